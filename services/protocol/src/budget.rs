@@ -1,0 +1,154 @@
+//! Budgets in code (M6): steps, tool calls, tokens, cost, repeated plans, and the times that bound a run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Digest, ToolName};
+
+/// What a run may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    pub max_steps: u32,
+    pub max_tool_calls: u32,
+    pub max_tokens: u64,
+    /// Millionths of the profile's currency.
+    pub max_cost_micros: u64,
+    /// How often in a row an equal plan may follow itself.
+    pub max_repeated_plan: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            max_steps: 16,
+            max_tool_calls: 32,
+            max_tokens: 200_000,
+            max_cost_micros: 1_000_000,
+            max_repeated_plan: 1,
+        }
+    }
+}
+
+/// The budgets a request names; the rest are the profile's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_micros: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_repeated_plan: Option<u32>,
+}
+
+impl BudgetRequest {
+    /// The request's budgets, the missing ones from `profile`; an error names the first that exceeds `ceiling`.
+    pub fn resolve(&self, profile: &Budget, ceiling: &Budget) -> Result<Budget, String> {
+        let budget = Budget {
+            max_steps: self.max_steps.unwrap_or(profile.max_steps),
+            max_tool_calls: self.max_tool_calls.unwrap_or(profile.max_tool_calls),
+            max_tokens: self.max_tokens.unwrap_or(profile.max_tokens),
+            max_cost_micros: self.max_cost_micros.unwrap_or(profile.max_cost_micros),
+            max_repeated_plan: self.max_repeated_plan.unwrap_or(profile.max_repeated_plan),
+        };
+        let pairs = [
+            ("max_steps", u64::from(budget.max_steps), u64::from(ceiling.max_steps)),
+            (
+                "max_tool_calls",
+                u64::from(budget.max_tool_calls),
+                u64::from(ceiling.max_tool_calls),
+            ),
+            ("max_tokens", budget.max_tokens, ceiling.max_tokens),
+            ("max_cost_micros", budget.max_cost_micros, ceiling.max_cost_micros),
+            (
+                "max_repeated_plan",
+                u64::from(budget.max_repeated_plan),
+                u64::from(ceiling.max_repeated_plan),
+            ),
+        ];
+        match pairs.into_iter().find(|(_, asked, most)| asked > most) {
+            Some((name, asked, most)) => Err(format!("budget.{name} is {asked}, and the tenant's ceiling is {most}")),
+            None => Ok(budget),
+        }
+    }
+}
+
+/// Tokens and cost, of one answer or summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cost_micros: u64,
+}
+
+impl Usage {
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// Sum; saturates.
+    pub fn plus(&self, other: &Usage) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cost_micros: self.cost_micros.saturating_add(other.cost_micros),
+        }
+    }
+}
+
+/// What a run has spent so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spent {
+    /// Turns committed.
+    pub steps: u32,
+    /// Calls planned, and further attempts made for them.
+    pub tool_calls: u32,
+    pub usage: Usage,
+}
+
+/// The times that bound a run. Copied into `Admitted`, so that a change of settings moves no run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timing {
+    /// Active time of the whole run; does not run while it is suspended.
+    pub max_runtime_ms: u64,
+    /// How long a decision may take before the same turn is asked for again.
+    pub decide_timeout_ms: u64,
+    /// How often the same turn is asked for again before `model_error`.
+    pub max_reissues: u32,
+    /// Added to a call's timeout before its timer fires: transport, queues and clocks.
+    pub call_slack_ms: u64,
+    /// How often a call that nobody started is released again before it ends `unavailable`.
+    pub max_rereleases: u32,
+    /// How long a cancelled run waits for what is in flight.
+    pub cancel_grace_ms: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            max_runtime_ms: 15 * 60 * 1_000,
+            decide_timeout_ms: 60_000,
+            max_reissues: 3,
+            call_slack_ms: 5_000,
+            max_rereleases: 5,
+            cancel_grace_ms: 10_000,
+        }
+    }
+}
+
+/// What the committer's configuration says of an agent and a tenant, as far as admission needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    pub budget: Budget,
+    pub ceiling: Budget,
+    pub timing: Timing,
+    /// The tools this agent may use.
+    pub tools: Vec<ToolName>,
+    /// The digest of the profile's own text.
+    pub digest: Digest,
+}

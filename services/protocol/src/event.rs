@@ -1,0 +1,249 @@
+//! Events: the only facts. Hash-chained, so that a basis proves what a message was based on.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    AcceptedDecision, Actor, AgentName, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId, CallOutcome,
+    Digest, EffectKey, EffectOutcome, EffectStatus, Finding, InvocationId, ModelEvidence, Plan, PlanMark, Probe,
+    Request, ResolvedBy, Round, Segment, Spent, Step, TerminalReason, Timestamp, Timing, ToolName, Version, canonical,
+};
+
+/// One committed fact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The state version this event makes: 1 for the first.
+    pub version: Version,
+    /// The predecessor's hash; all zero for the first.
+    pub previous: Digest,
+    pub hash: Digest,
+    pub step: Step,
+    /// The store's time of the decision.
+    pub at: Timestamp,
+    pub fact: Fact,
+}
+
+/// What happened. Whatever a bound or a fold counts has a fact here (protocol.md, "Events").
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+pub enum Fact {
+    Admitted(Box<Admitted>),
+    TurnPlanned(Box<TurnPlanned>),
+    DecisionRejected {
+        round: Round,
+        findings: Vec<Finding>,
+        evidence: ModelEvidence,
+        repair: bool,
+    },
+    WaveReleased {
+        wave: u32,
+        calls: Vec<CallId>,
+    },
+    CallReleased {
+        call_id: CallId,
+        attempt: AttemptNumber,
+        why: ReleaseReason,
+    },
+    CallClaimed {
+        call_id: CallId,
+        attempt: AttemptNumber,
+        attempt_id: AttemptId,
+        effect_key: EffectKey,
+        lease_until: Timestamp,
+    },
+    AttemptFailed {
+        call_id: CallId,
+        attempt: AttemptNumber,
+        error: CallError,
+        retry_at: Timestamp,
+    },
+    /// `by` is absent where the protocol itself settled it: skipped, cancelled, timed out, recorded before.
+    CallSettled {
+        call_id: CallId,
+        outcome: CallOutcome,
+        by: Option<ResolvedBy>,
+    },
+    EffectUnknown {
+        call_id: CallId,
+        effect_key: EffectKey,
+        attempt_id: AttemptId,
+        error: CallError,
+    },
+    ProbeRequested {
+        call_id: CallId,
+        effect_key: EffectKey,
+        attempt_id: AttemptId,
+        probe: Probe,
+    },
+    EffectResolved {
+        call_id: CallId,
+        effect_key: EffectKey,
+        attempt_id: AttemptId,
+        probe: Probe,
+        resolution: Resolution,
+    },
+    EffectConflict {
+        effect_key: EffectKey,
+        recorded: EffectStatus,
+        claimed: EffectOutcome,
+        by: ResolvedBy,
+    },
+    TurnReissued {
+        round: Round,
+        count: u32,
+    },
+    TurnCommitted(Box<TurnCommitted>),
+    CancelRequested {
+        reason: TerminalReason,
+        actor: Option<Actor>,
+        detail: String,
+    },
+    ReconciliationRequired {
+        segment: Segment,
+        effects: Vec<EffectKey>,
+        detail: String,
+    },
+    Ended {
+        segment: Segment,
+        reason: TerminalReason,
+        answer: Option<Value>,
+        detail: String,
+    },
+    EffectSettledLate {
+        call_id: CallId,
+        effect_key: EffectKey,
+        outcome: EffectOutcome,
+        by: ResolvedBy,
+    },
+}
+
+impl Fact {
+    /// The fact's name, as it stands on the wire and in `protocol.md`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Admitted(_) => "admitted",
+            Self::TurnPlanned(_) => "turn_planned",
+            Self::DecisionRejected { .. } => "decision_rejected",
+            Self::WaveReleased { .. } => "wave_released",
+            Self::CallReleased { .. } => "call_released",
+            Self::CallClaimed { .. } => "call_claimed",
+            Self::AttemptFailed { .. } => "attempt_failed",
+            Self::CallSettled { .. } => "call_settled",
+            Self::EffectUnknown { .. } => "effect_unknown",
+            Self::ProbeRequested { .. } => "probe_requested",
+            Self::EffectResolved { .. } => "effect_resolved",
+            Self::EffectConflict { .. } => "effect_conflict",
+            Self::TurnReissued { .. } => "turn_reissued",
+            Self::TurnCommitted(_) => "turn_committed",
+            Self::CancelRequested { .. } => "cancel_requested",
+            Self::ReconciliationRequired { .. } => "reconciliation_required",
+            Self::Ended { .. } => "ended",
+            Self::EffectSettledLate { .. } => "effect_settled_late",
+        }
+    }
+}
+
+/// The request as accepted, with everything that must not move under the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admitted {
+    pub invocation_id: InvocationId,
+    pub request: Request,
+    pub request_digest: Digest,
+    /// The request's own time, or its record's.
+    pub requested_at: Timestamp,
+    pub agent: AgentName,
+    pub tools: Vec<ToolName>,
+    pub budget: Budget,
+    pub timing: Timing,
+    pub profile_digest: Digest,
+}
+
+/// A batch accepted for execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnPlanned {
+    pub round: Round,
+    pub plan: Plan,
+    pub mark: PlanMark,
+    pub proposal_digest: Digest,
+    pub evidence: ModelEvidence,
+    pub registry_digest: Digest,
+    pub policy_digest: Digest,
+}
+
+/// A turn is over: decision, complete results in proposal order, usage, evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnCommitted {
+    pub round: Round,
+    pub decision: AcceptedDecision,
+    pub results: Vec<TurnResult>,
+    pub evidence: ModelEvidence,
+    pub mark: Option<PlanMark>,
+    /// Spending after this turn.
+    pub spent: Spent,
+    /// Digest over the results: the turn's evidence.
+    pub results_digest: Digest,
+}
+
+/// One call's outcome, at its place in the proposal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnResult {
+    pub call_id: CallId,
+    pub provider_call_id: String,
+    pub tool: ToolName,
+    pub outcome: CallOutcome,
+}
+
+/// Why a call was released again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReleaseReason {
+    /// The retry timer of a failed attempt.
+    Retry,
+    /// Nobody started the attempt before.
+    Unclaimed,
+    /// The owner says the attempt before was not applied.
+    NotApplied,
+}
+
+/// What a probe brought that settles nothing for certain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Resolution {
+    NotApplied,
+    Pending { next_probe_at: Timestamp },
+    Unanswerable { why: String },
+}
+
+impl Event {
+    /// The event that follows `previous` at `version`.
+    pub fn seal(version: Version, previous: Digest, step: Step, at: Timestamp, fact: Fact) -> Self {
+        let hash = Self::hash_of(version, &previous, step, at, &fact);
+        Self {
+            version,
+            previous,
+            hash,
+            step,
+            at,
+            fact,
+        }
+    }
+
+    /// What a message caused by this event carries.
+    pub fn basis(&self) -> Basis {
+        Basis {
+            version: self.version,
+            hash: self.hash,
+        }
+    }
+
+    /// Whether the hash is the one its own content and predecessor give.
+    pub fn is_authentic(&self) -> bool {
+        self.hash == Self::hash_of(self.version, &self.previous, self.step, self.at, &self.fact)
+    }
+
+    fn hash_of(version: Version, previous: &Digest, step: Step, at: Timestamp, fact: &Fact) -> Digest {
+        let fact = serde_json::to_value(fact).expect("a fact is always JSON");
+        let place = serde_json::json!([version, step, at]);
+        Digest::of("event", &[&previous.0, &canonical(&place), &canonical(&fact)])
+    }
+}

@@ -1,0 +1,40 @@
+//! A decision in the making: facts are applied as they are drawn, so that each is decided on the state it will meet.
+
+use super::{Ignored, Invocation, apply};
+use crate::{Event, Fact, Timestamp};
+
+pub(super) struct Draft {
+    pub(super) state: Invocation,
+    pub(super) now: Timestamp,
+    events: Vec<Event>,
+}
+
+impl Draft {
+    pub(super) fn new(state: &Invocation, now: Timestamp) -> Self {
+        Self {
+            state: state.clone(),
+            now,
+            events: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, fact: Fact) -> Result<(), Ignored> {
+        let step = match &fact {
+            Fact::Admitted(_) => crate::Step(0),
+            _ => self.state.turn().0,
+        };
+        let event = Event::seal(self.state.version.next(), self.state.head, step, self.now, fact);
+        let state = std::mem::replace(&mut self.state, Invocation::absent("".into(), event_owner()));
+        self.state = apply(state, &event).map_err(Ignored::Refused)?;
+        self.events.push(event);
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Vec<Event> {
+        self.events
+    }
+}
+
+fn event_owner() -> crate::InvocationId {
+    crate::InvocationId(uuid::Uuid::nil())
+}

@@ -1,0 +1,24 @@
+//! One invocation: its bounded state, and the five functions over it.
+
+mod admission;
+mod apply;
+mod calls;
+mod draft;
+mod effects;
+mod emit;
+mod handle;
+mod needs;
+mod state;
+mod timers;
+mod turn;
+
+#[cfg(test)]
+mod tests;
+
+pub use apply::{IllegalTransition, apply};
+pub use calls::{ClaimRefusal, may_start_read};
+pub use emit::{emit, wants_whole_ledger};
+pub use handle::{Ignored, Input, handle};
+pub use needs::{Needs, needs};
+pub use state::*;
+pub use timers::{Timer, TimerName, timers};

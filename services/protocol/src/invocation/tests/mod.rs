@@ -1,0 +1,5 @@
+//! Transcripts and properties of the decider. Each transcript drives `handle`/`apply`/`emit` as the committer does.
+
+mod properties;
+mod transcripts;
+mod world;

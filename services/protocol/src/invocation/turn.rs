@@ -1,0 +1,263 @@
+//! From verdict to plan, repair or end; and from the last result to the next turn. Budgets are checked here with
+//! authority (M6), progress before anything runs (M12).
+
+use super::draft::Draft;
+use super::{Ignored, Phase, Run, Stage, calls};
+use crate::{
+    AcceptedDecision, CallOutcome, CallResult, Digest, Fact, Finding, FindingCode, Judgement, ModelEvidence, Plan,
+    PlanMark, Round, Spent, TerminalReason, TurnCommitted, TurnPlanned, TurnResult, Verdict, all_denied, canonical,
+    fingerprint,
+};
+
+pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignored> {
+    let Some(Phase::Deciding(deciding)) = draft.state.phase() else {
+        return Err(Ignored::Stale);
+    };
+    let scope = &verdict.scope;
+    if (deciding.step, deciding.round, deciding.basis) != (scope.step, scope.round, scope.basis) {
+        return Err(Ignored::Stale);
+    }
+    let round = deciding.round;
+    if run(draft)?.ends_at().is_some_and(|end| draft.now >= end) {
+        return draft.end(
+            TerminalReason::DeadlineExceeded,
+            None,
+            "the time of the run was over before the decision",
+        );
+    }
+    match &verdict.judgement {
+        Judgement::DecisionFailed { message } => draft.end(TerminalReason::ModelError, None, message.clone()),
+        Judgement::Rejected { findings, evidence } => rejected(draft, round, findings.clone(), evidence),
+        Judgement::Accepted { decision, evidence } => match decision {
+            AcceptedDecision::Final { answer } => {
+                commit_turn(draft, round, decision.clone(), Vec::new(), evidence, None)?;
+                draft.end(TerminalReason::Completed, Some(answer.clone()), "")
+            }
+            AcceptedDecision::CannotContinue { reason } => {
+                commit_turn(draft, round, decision.clone(), Vec::new(), evidence, None)?;
+                draft.end(TerminalReason::CannotContinue, None, reason.clone())
+            }
+            AcceptedDecision::ToolCalls { calls } => {
+                let (step, _) = draft.state.turn();
+                match Plan::build(draft.state.place(step, round), calls) {
+                    Err(findings) => rejected(draft, round, findings, evidence),
+                    Ok(plan) => plan_turn(draft, round, plan, fingerprint(calls), verdict, evidence),
+                }
+            }
+        },
+    }
+}
+
+fn run(draft: &Draft) -> Result<&Run, Ignored> {
+    draft.state.run.as_deref().ok_or(Ignored::UnknownInvocation)
+}
+
+/// A decision that does not validate: repaired once, then the end (M13).
+fn rejected(draft: &mut Draft, round: Round, findings: Vec<Finding>, evidence: &ModelEvidence) -> Result<(), Ignored> {
+    let reason = match all_denied(&findings) {
+        true => TerminalReason::PermissionDenied,
+        false => TerminalReason::InvalidDecision,
+    };
+    let repair = round == Round(0);
+    if !repair {
+        return refuse(draft, round, findings, evidence, reason);
+    }
+    draft.push(Fact::DecisionRejected {
+        round,
+        findings,
+        evidence: evidence.clone(),
+        repair,
+    })?;
+    match overspent(run(draft)?) {
+        Some((reason, detail)) => draft.end(reason, None, detail),
+        None => Ok(()),
+    }
+}
+
+/// Records the decision and its findings, and ends the run before anything of it runs.
+fn refuse(
+    draft: &mut Draft,
+    round: Round,
+    findings: Vec<Finding>,
+    evidence: &ModelEvidence,
+    reason: TerminalReason,
+) -> Result<(), Ignored> {
+    let detail = findings
+        .first()
+        .map(|finding| format!("{}: {}", finding.path, finding.message))
+        .unwrap_or_default();
+    draft.push(Fact::DecisionRejected {
+        round,
+        findings,
+        evidence: evidence.clone(),
+        repair: false,
+    })?;
+    draft.end(reason, None, detail)
+}
+
+fn plan_turn(
+    draft: &mut Draft,
+    round: Round,
+    plan: Plan,
+    fingerprint: Digest,
+    verdict: &Verdict,
+    evidence: &ModelEvidence,
+) -> Result<(), Ignored> {
+    let run = run(draft)?;
+    let (budget, mut spent) = (run.budget, run.spent);
+    let polling = plan.calls.iter().all(|call| call.contract.polling);
+    let streak = match run.last_plan {
+        Some(last) if last.fingerprint == fingerprint && !polling => last.streak + 1,
+        Some(_) | None => 1,
+    };
+    let planned = u32::try_from(plan.calls.len()).unwrap_or(u32::MAX);
+    let calls = spent.tool_calls.saturating_add(planned);
+    spent.usage = spent.usage.plus(&evidence.usage);
+    let refusal = |code, message: String| vec![Finding::new(code, "calls", message)];
+    if let Some((reason, detail)) = overspent_by(&budget, &spent) {
+        return refuse(
+            draft,
+            round,
+            refusal(FindingCode::BudgetExceeded, detail),
+            evidence,
+            reason,
+        );
+    }
+    if calls > budget.max_tool_calls {
+        let message = format!(
+            "{calls} tool calls would be spent, and {} is the budget",
+            budget.max_tool_calls
+        );
+        let findings = refusal(FindingCode::BudgetExceeded, message);
+        return refuse(draft, round, findings, evidence, TerminalReason::ToolBudgetExhausted);
+    }
+    if streak > budget.max_repeated_plan.saturating_add(1) {
+        let message = format!("the same plan came {streak} times in a row, without anything new");
+        let findings = refusal(FindingCode::NoProgress, message);
+        return refuse(draft, round, findings, evidence, TerminalReason::NoProgress);
+    }
+    let (step, _) = draft.state.turn();
+    let proposal_digest = plan.proposal_digest(draft.state.place(step, round), verdict.policy_digest);
+    draft.push(Fact::TurnPlanned(Box::new(TurnPlanned {
+        round,
+        plan,
+        mark: PlanMark { fingerprint, streak },
+        proposal_digest,
+        evidence: evidence.clone(),
+        registry_digest: verdict.registry_digest,
+        policy_digest: verdict.policy_digest,
+    })))?;
+    calls::advance(draft)
+}
+
+/// Commits the turn whose calls are all settled, then stops or opens the next one.
+pub(super) fn finish(draft: &mut Draft) -> Result<(), Ignored> {
+    let Some(Phase::Executing(execution)) = draft.state.phase() else {
+        return Err(Ignored::Stale);
+    };
+    let settled = |stage: &Stage| match stage {
+        Stage::Settled(outcome) => Some(outcome.clone()),
+        _ => None,
+    };
+    let outcomes: Option<Vec<CallOutcome>> = execution.calls.iter().map(|call| settled(&call.stage)).collect();
+    let Some(outcomes) = outcomes else {
+        return Ok(());
+    };
+    let results = execution
+        .plan
+        .calls
+        .iter()
+        .zip(outcomes)
+        .map(|(call, outcome)| TurnResult {
+            call_id: call.call_id,
+            provider_call_id: call.provider_call_id.clone(),
+            tool: call.tool.clone(),
+            outcome,
+        });
+    let (results, decision) = (results.collect(), execution.plan.decision());
+    let (round, evidence, mark) = (execution.round, execution.evidence.clone(), execution.mark);
+    commit_turn(draft, round, decision, results, &evidence, Some(mark))?;
+    let run = run(draft)?;
+    if run.ends_at().is_some_and(|end| draft.now >= end) {
+        return draft.end(TerminalReason::DeadlineExceeded, None, "the time of the run is over");
+    }
+    if run.spent.steps >= run.budget.max_steps {
+        let detail = format!("{} steps are the budget", run.budget.max_steps);
+        return draft.end(TerminalReason::MaxSteps, None, detail);
+    }
+    match overspent(run) {
+        Some((reason, detail)) => draft.end(reason, None, detail),
+        None => Ok(()),
+    }
+}
+
+fn commit_turn(
+    draft: &mut Draft,
+    round: Round,
+    decision: AcceptedDecision,
+    results: Vec<TurnResult>,
+    evidence: &ModelEvidence,
+    mark: Option<PlanMark>,
+) -> Result<(), Ignored> {
+    let mut spent = run(draft)?.spent;
+    spent.steps += 1;
+    if mark.is_none() {
+        // A planned turn's usage was counted when it was planned.
+        spent.usage = spent.usage.plus(&evidence.usage);
+    }
+    let results_digest = results_digest(&results);
+    draft.push(Fact::TurnCommitted(Box::new(TurnCommitted {
+        round,
+        decision,
+        results,
+        evidence: evidence.clone(),
+        mark,
+        spent,
+        results_digest,
+    })))
+}
+
+/// The evidence of a turn, without identities: equal when nothing new was learned.
+fn results_digest(results: &[TurnResult]) -> Digest {
+    let parts: Vec<Vec<u8>> = results
+        .iter()
+        .map(|result| match &result.outcome.result {
+            CallResult::Output(output) => canonical(output),
+            CallResult::Error(error) => canonical(&serde_json::json!({ "error": error.class })),
+        })
+        .collect();
+    Digest::of("results", &parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+fn overspent(run: &Run) -> Option<(TerminalReason, String)> {
+    overspent_by(&run.budget, &run.spent)
+}
+
+fn overspent_by(budget: &crate::Budget, spent: &Spent) -> Option<(TerminalReason, String)> {
+    let (tokens, cost) = (spent.usage.tokens(), spent.usage.cost_micros);
+    if tokens > budget.max_tokens {
+        let detail = format!("{tokens} tokens are spent, and {} is the budget", budget.max_tokens);
+        return Some((TerminalReason::TokenBudgetExhausted, detail));
+    }
+    if cost > budget.max_cost_micros {
+        let detail = format!("{cost} micros are spent, and {} is the budget", budget.max_cost_micros);
+        return Some((TerminalReason::CostBudgetExhausted, detail));
+    }
+    None
+}
+
+/// The model has not answered in time: the same turn again, a bounded number of times.
+pub(super) fn decide_timer(draft: &mut Draft) -> Result<(), Ignored> {
+    let Some(Phase::Deciding(deciding)) = draft.state.phase() else {
+        return Err(Ignored::Stale);
+    };
+    let (round, count) = (deciding.round, deciding.reissues + 1);
+    if count > run(draft)?.timing.max_reissues {
+        return draft.end(
+            TerminalReason::ModelError,
+            None,
+            format!("no decision after the turn was asked for {count} times"),
+        );
+    }
+    draft.push(Fact::TurnReissued { round, count })
+}
