@@ -57,18 +57,10 @@ impl BudgetRequest {
         };
         let pairs = [
             ("max_steps", u64::from(budget.max_steps), u64::from(ceiling.max_steps)),
-            (
-                "max_tool_calls",
-                u64::from(budget.max_tool_calls),
-                u64::from(ceiling.max_tool_calls),
-            ),
+            ("max_tool_calls", u64::from(budget.max_tool_calls), u64::from(ceiling.max_tool_calls)),
             ("max_tokens", budget.max_tokens, ceiling.max_tokens),
             ("max_cost_micros", budget.max_cost_micros, ceiling.max_cost_micros),
-            (
-                "max_repeated_plan",
-                u64::from(budget.max_repeated_plan),
-                u64::from(ceiling.max_repeated_plan),
-            ),
+            ("max_repeated_plan", u64::from(budget.max_repeated_plan), u64::from(ceiling.max_repeated_plan)),
         ];
         match pairs.into_iter().find(|(_, asked, most)| asked > most) {
             Some((name, asked, most)) => Err(format!("budget.{name} is {asked}, and the tenant's ceiling is {most}")),

@@ -81,11 +81,7 @@ pub struct Finding {
 
 impl Finding {
     pub fn new(code: FindingCode, path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            path: path.into(),
-            message: message.into(),
-        }
+        Self { code, path: path.into(), message: message.into() }
     }
 }
 
@@ -95,11 +91,7 @@ impl Decision {
     pub fn parse(text: &str, limits: JsonLimits) -> Result<Decision, Vec<Finding>> {
         let value = parse_bounded(text.as_bytes(), limits).map_err(|error| vec![json_finding(&error)])?;
         let Value::Object(mut object) = value else {
-            return Err(vec![Finding::new(
-                FindingCode::Malformed,
-                "",
-                "a decision is a JSON object",
-            )]);
+            return Err(vec![Finding::new(FindingCode::Malformed, "", "a decision is a JSON object")]);
         };
         let mut findings = Vec::new();
         match object.remove("schema_version") {
@@ -114,25 +106,16 @@ impl Decision {
             Some(Value::String(kind)) => kind,
             _ => String::new(),
         };
-        let mut fields = Fields {
-            object,
-            findings: &mut findings,
-        };
+        let mut fields = Fields { object, findings: &mut findings };
         let decision = match kind.as_str() {
             "final" => fields.required("answer").map(|answer| Decision::Final { answer }),
             "tool_calls" => fields.calls().map(|calls| Decision::ToolCalls { calls }),
             "request_approval" => fields.calls().map(|calls| Decision::RequestApproval { calls }),
-            "clarification" => fields
-                .text("question")
-                .map(|question| Decision::Clarification { question }),
+            "clarification" => fields.text("question").map(|question| Decision::Clarification { question }),
             "cannot_continue" => fields.text("reason").map(|reason| Decision::CannotContinue { reason }),
             _ => {
                 let kinds = "one of final, tool_calls, request_approval, clarification, cannot_continue";
-                fields.findings.push(Finding::new(
-                    FindingCode::UnknownKind,
-                    "kind",
-                    format!("must be {kinds}"),
-                ));
+                fields.findings.push(Finding::new(FindingCode::UnknownKind, "kind", format!("must be {kinds}")));
                 return Err(findings);
             }
         };
@@ -163,8 +146,7 @@ impl Fields<'_> {
     fn required(&mut self, name: &str) -> Option<Value> {
         let value = self.object.remove(name);
         if value.is_none() {
-            self.findings
-                .push(Finding::new(FindingCode::Malformed, name, "is required"));
+            self.findings.push(Finding::new(FindingCode::Malformed, name, "is required"));
         }
         value
     }
@@ -173,11 +155,7 @@ impl Fields<'_> {
         match self.required(name)? {
             Value::String(text) if !text.trim().is_empty() => Some(text),
             _ => {
-                self.findings.push(Finding::new(
-                    FindingCode::Malformed,
-                    name,
-                    "must be a text that is not empty",
-                ));
+                self.findings.push(Finding::new(FindingCode::Malformed, name, "must be a text that is not empty"));
                 None
             }
         }
@@ -185,22 +163,13 @@ impl Fields<'_> {
 
     fn calls(&mut self) -> Option<Vec<ProposedCall>> {
         let Value::Array(list) = self.required("calls")? else {
-            self.findings
-                .push(Finding::new(FindingCode::Malformed, "calls", "must be a list"));
+            self.findings.push(Finding::new(FindingCode::Malformed, "calls", "must be a list"));
             return None;
         };
         if list.is_empty() {
-            self.findings.push(Finding::new(
-                FindingCode::EmptyBatch,
-                "calls",
-                "must hold at least one call",
-            ));
+            self.findings.push(Finding::new(FindingCode::EmptyBatch, "calls", "must hold at least one call"));
         }
-        let calls: Vec<_> = list
-            .into_iter()
-            .enumerate()
-            .map(|(i, call)| self.call(i, call))
-            .collect();
+        let calls: Vec<_> = list.into_iter().enumerate().map(|(i, call)| self.call(i, call)).collect();
         calls.into_iter().collect()
     }
 
@@ -208,63 +177,39 @@ impl Fields<'_> {
         let at = |field: &str| format!("calls[{ordinal}].{field}");
         let Value::Object(object) = value else {
             let path = format!("calls[{ordinal}]");
-            self.findings
-                .push(Finding::new(FindingCode::Malformed, path, "a call is an object"));
+            self.findings.push(Finding::new(FindingCode::Malformed, path, "a call is an object"));
             return None;
         };
-        let mut fields = Fields {
-            object,
-            findings: self.findings,
-        };
+        let mut fields = Fields { object, findings: self.findings };
         let provider_call_id = match fields.object.remove("call_id") {
             Some(Value::String(id)) if !id.is_empty() => Some(id),
             _ => {
-                fields.findings.push(Finding::new(
-                    FindingCode::MissingCallId,
-                    at("call_id"),
-                    "every call needs an ID",
-                ));
+                fields.findings.push(Finding::new(FindingCode::MissingCallId, at("call_id"), "every call needs an ID"));
                 None
             }
         };
         let tool = match fields.object.remove("tool_name") {
             Some(Value::String(name)) => Some(ToolName(name)),
             _ => {
-                fields.findings.push(Finding::new(
-                    FindingCode::Malformed,
-                    at("tool_name"),
-                    "must name a tool",
-                ));
+                fields.findings.push(Finding::new(FindingCode::Malformed, at("tool_name"), "must name a tool"));
                 None
             }
         };
         let arguments = match fields.object.remove("arguments") {
             Some(Value::Object(arguments)) => Some(Value::Object(arguments)),
             _ => {
-                fields.findings.push(Finding::new(
-                    FindingCode::Malformed,
-                    at("arguments"),
-                    "must be an object",
-                ));
+                fields.findings.push(Finding::new(FindingCode::Malformed, at("arguments"), "must be an object"));
                 None
             }
         };
         fields.no_more(&format!("calls[{ordinal}]."));
-        Some(ProposedCall {
-            provider_call_id: provider_call_id?,
-            tool: tool?,
-            arguments: arguments?,
-        })
+        Some(ProposedCall { provider_call_id: provider_call_id?, tool: tool?, arguments: arguments? })
     }
 
     fn no_more(&mut self, prefix: &str) {
         for name in self.object.keys() {
             let path = format!("{prefix}{name}");
-            self.findings.push(Finding::new(
-                FindingCode::UnknownField,
-                path,
-                "is not a field of this decision",
-            ));
+            self.findings.push(Finding::new(FindingCode::UnknownField, path, "is not a field of this decision"));
         }
     }
 }
@@ -279,12 +224,7 @@ pub fn fingerprint(calls: &[AcceptedCall]) -> Digest {
             if let Value::Object(object) = &mut arguments {
                 object.retain(|name, _| !accepted.contract.volatile.contains(name));
             }
-            Digest::of(
-                "call",
-                &[accepted.call.tool.as_str().as_bytes(), &canonical(&arguments)],
-            )
-            .0
-            .to_vec()
+            Digest::of("call", &[accepted.call.tool.as_str().as_bytes(), &canonical(&arguments)]).0.to_vec()
         })
         .collect();
     parts.sort();
@@ -323,28 +263,13 @@ mod tests {
     #[test]
     fn unknown_kind_field_version_empty_batch_and_missing_id_are_each_found() {
         use FindingCode::*;
-        assert_eq!(
-            parse(json!({"schema_version": 1, "kind": "dance"})),
-            Err(vec![UnknownKind])
-        );
-        assert_eq!(
-            parse(json!({"schema_version": 1, "kind": "final", "answer": 1, "x": 2})),
-            Err(vec![UnknownField])
-        );
-        assert_eq!(
-            parse(json!({"schema_version": 9, "kind": "final", "answer": 1})),
-            Err(vec![UnknownVersion])
-        );
-        assert_eq!(
-            parse(json!({"schema_version": 1, "kind": "tool_calls", "calls": []})),
-            Err(vec![EmptyBatch])
-        );
+        assert_eq!(parse(json!({"schema_version": 1, "kind": "dance"})), Err(vec![UnknownKind]));
+        assert_eq!(parse(json!({"schema_version": 1, "kind": "final", "answer": 1, "x": 2})), Err(vec![UnknownField]));
+        assert_eq!(parse(json!({"schema_version": 9, "kind": "final", "answer": 1})), Err(vec![UnknownVersion]));
+        assert_eq!(parse(json!({"schema_version": 1, "kind": "tool_calls", "calls": []})), Err(vec![EmptyBatch]));
         let calls = json!([{"tool_name": "a", "arguments": "no", "extra": 1}, {"call_id": "", "arguments": {}}]);
         let body = json!({"schema_version": 1, "kind": "tool_calls", "calls": calls});
-        assert_eq!(
-            parse(body),
-            Err(vec![MissingCallId, Malformed, UnknownField, MissingCallId, Malformed])
-        );
+        assert_eq!(parse(body), Err(vec![MissingCallId, Malformed, UnknownField, MissingCallId, Malformed]));
         assert_eq!(parse(json!([1])), Err(vec![Malformed]));
     }
 }

@@ -84,13 +84,7 @@ impl EffectOutcome {
             Self::Committed { receipt, output } => (crate::CallResult::Output(output.clone()), receipt.clone()),
             Self::Rejected { error } => (crate::CallResult::Error(error.clone()), None),
         };
-        CallOutcome {
-            result,
-            attempt_id,
-            attempts,
-            effect_status: Some(self.status()),
-            receipt,
-        }
+        CallOutcome { result, attempt_id, attempts, effect_status: Some(self.status()), receipt }
     }
 }
 
@@ -162,10 +156,7 @@ impl LedgerEntry {
             (Prepared | Dispatched | OutcomeUnknown | Reconciling | Committed | Rejected, _) => false,
         };
         if !legal {
-            return Err(IllegalMove {
-                from: self.status,
-                to: next,
-            });
+            return Err(IllegalMove { from: self.status, to: next });
         }
         self.status = next;
         Ok(())

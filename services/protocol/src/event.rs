@@ -218,22 +218,12 @@ impl Event {
     /// The event that follows `previous` at `version`.
     pub fn seal(version: Version, previous: Digest, step: Step, at: Timestamp, fact: Fact) -> Self {
         let hash = Self::hash_of(version, &previous, step, at, &fact);
-        Self {
-            version,
-            previous,
-            hash,
-            step,
-            at,
-            fact,
-        }
+        Self { version, previous, hash, step, at, fact }
     }
 
     /// What a message caused by this event carries.
     pub fn basis(&self) -> Basis {
-        Basis {
-            version: self.version,
-            hash: self.hash,
-        }
+        Basis { version: self.version, hash: self.hash }
     }
 
     /// Whether the hash is the one its own content and predecessor give.

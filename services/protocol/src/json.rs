@@ -18,11 +18,7 @@ pub struct JsonLimits {
 
 impl Default for JsonLimits {
     fn default() -> Self {
-        Self {
-            bytes: 256 * 1024,
-            depth: 32,
-            nodes: 20_000,
-        }
+        Self { bytes: 256 * 1024, depth: 32, nodes: 20_000 }
     }
 }
 
@@ -44,22 +40,11 @@ pub enum JsonError {
 /// Parses a document within its limits.
 pub fn parse_bounded(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError> {
     if bytes.len() > limits.bytes {
-        return Err(JsonError::Oversize {
-            bytes: bytes.len(),
-            limit: limits.bytes,
-        });
+        return Err(JsonError::Oversize { bytes: bytes.len(), limit: limits.bytes });
     }
-    let mut guard = Guard {
-        limits,
-        nodes: 0,
-        broken: None,
-    };
+    let mut guard = Guard { limits, nodes: 0, broken: None };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed = Bounded {
-        guard: &mut guard,
-        depth: 0,
-    }
-    .deserialize(&mut deserializer);
+    let parsed = Bounded { guard: &mut guard, depth: 0 }.deserialize(&mut deserializer);
     let parsed = parsed.and_then(|value| deserializer.end().map(|()| value));
     match (parsed, guard.broken) {
         (_, Some(broken)) => Err(broken),
@@ -100,10 +85,7 @@ impl Bounded<'_> {
         if self.depth >= self.guard.limits.depth {
             return Err(self.break_off(JsonError::TooDeep(self.guard.limits.depth)));
         }
-        Ok(Bounded {
-            depth: self.depth + 1,
-            guard: self.guard,
-        })
+        Ok(Bounded { depth: self.depth + 1, guard: self.guard })
     }
 
     fn count<E: de::Error>(&mut self) -> Result<(), E> {
@@ -186,11 +168,7 @@ mod tests {
     use super::*;
 
     fn limits() -> JsonLimits {
-        JsonLimits {
-            bytes: 64,
-            depth: 3,
-            nodes: 8,
-        }
+        JsonLimits { bytes: 64, depth: 3, nodes: 8 }
     }
 
     #[test]
@@ -202,10 +180,7 @@ mod tests {
     #[test]
     fn refuses_size_depth_nodes_duplicates_and_trailing_bytes_by_name() {
         let refuse = |text: &str| parse_bounded(text.as_bytes(), limits()).unwrap_err();
-        assert!(matches!(
-            refuse(&" ".repeat(65)),
-            JsonError::Oversize { bytes: 65, limit: 64 }
-        ));
+        assert!(matches!(refuse(&" ".repeat(65)), JsonError::Oversize { bytes: 65, limit: 64 }));
         assert_eq!(refuse("[[[[1]]]]"), JsonError::TooDeep(3));
         assert_eq!(refuse("[1,2,3,4,5,6,7,8]"), JsonError::TooManyNodes(8));
         assert_eq!(refuse(r#"{"a":1,"a":2}"#), JsonError::DuplicateKey("a".into()));
@@ -215,9 +190,6 @@ mod tests {
 
     #[test]
     fn canonical_form_sorts_keys_and_normalises_numbers() {
-        assert_eq!(
-            canonical(&serde_json::json!({"b": 1.0, "a": "é"})),
-            r#"{"a":"é","b":1}"#.as_bytes()
-        );
+        assert_eq!(canonical(&serde_json::json!({"b": 1.0, "a": "é"})), r#"{"a":"é","b":1}"#.as_bytes());
     }
 }

@@ -17,11 +17,7 @@ pub struct Ledger {
 impl Default for Ledger {
     /// Complete and empty: a new invocation, or a replay from its first event.
     fn default() -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            asked: None,
-            changed: BTreeSet::new(),
-        }
+        Self { entries: BTreeMap::new(), asked: None, changed: BTreeSet::new() }
     }
 }
 
@@ -34,11 +30,7 @@ impl Ledger {
     /// The entries that a load brought for `asked` (`None`: for all).
     pub fn loaded(entries: impl IntoIterator<Item = LedgerEntry>, asked: Option<BTreeSet<EffectKey>>) -> Self {
         let entries = entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
-        Self {
-            entries,
-            asked,
-            changed: BTreeSet::new(),
-        }
+        Self { entries, asked, changed: BTreeSet::new() }
     }
 
     /// Whether every entry of the invocation is at hand.
@@ -48,9 +40,7 @@ impl Ledger {
 
     /// Whether these keys may be read.
     pub fn covers(&self, keys: &[EffectKey]) -> bool {
-        self.asked
-            .as_ref()
-            .is_none_or(|asked| keys.iter().all(|key| asked.contains(key)))
+        self.asked.as_ref().is_none_or(|asked| keys.iter().all(|key| asked.contains(key)))
     }
 
     pub fn entry(&self, key: &EffectKey) -> Result<Option<&LedgerEntry>, NotLoaded> {

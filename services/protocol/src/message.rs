@@ -83,17 +83,9 @@ pub struct Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Judgement {
-    Accepted {
-        decision: AcceptedDecision,
-        evidence: ModelEvidence,
-    },
-    Rejected {
-        findings: Vec<Finding>,
-        evidence: ModelEvidence,
-    },
-    DecisionFailed {
-        message: String,
-    },
+    Accepted { decision: AcceptedDecision, evidence: ModelEvidence },
+    Rejected { findings: Vec<Finding>, evidence: ModelEvidence },
+    DecisionFailed { message: String },
 }
 
 /// `dispatches`: the one instruction.
@@ -210,14 +202,6 @@ pub enum Message {
 /// `controls`: what callers, approvers and operators say. Not every control has behaviour yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
-    Cancel {
-        actor: Actor,
-        reason: String,
-    },
-    ResolveEffect {
-        actor: Actor,
-        effect_key: EffectKey,
-        outcome: EffectOutcome,
-        evidence: String,
-    },
+    Cancel { actor: Actor, reason: String },
+    ResolveEffect { actor: Actor, effect_key: EffectKey, outcome: EffectOutcome, evidence: String },
 }

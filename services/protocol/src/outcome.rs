@@ -96,17 +96,10 @@ impl CallError {
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         let mut message = message.into();
         if message.len() > Self::MAX_MESSAGE_BYTES {
-            let cut = (0..=Self::MAX_MESSAGE_BYTES)
-                .rev()
-                .find(|at| message.is_char_boundary(*at))
-                .unwrap_or(0);
+            let cut = (0..=Self::MAX_MESSAGE_BYTES).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
             message.truncate(cut);
         }
-        Self {
-            class,
-            message,
-            retry_after_ms: None,
-        }
+        Self { class, message, retry_after_ms: None }
     }
 }
 

@@ -51,11 +51,7 @@ impl Plan {
     pub fn build(place: PlanPlace<'_>, calls: &[AcceptedCall]) -> Result<Plan, Vec<Finding>> {
         let mut findings = Vec::new();
         if calls.is_empty() {
-            findings.push(Finding::new(
-                FindingCode::EmptyBatch,
-                "calls",
-                "must hold at least one call",
-            ));
+            findings.push(Finding::new(FindingCode::EmptyBatch, "calls", "must hold at least one call"));
         }
         if calls.len() > MAX_BATCH_CALLS {
             let message = format!("holds {} calls, and {MAX_BATCH_CALLS} is the limit", calls.len());
@@ -63,16 +59,9 @@ impl Plan {
         }
         let mut drafts = Vec::new();
         for (ordinal, accepted) in calls.iter().enumerate() {
-            if calls[..ordinal]
-                .iter()
-                .any(|before| before.call.provider_call_id == accepted.call.provider_call_id)
-            {
+            if calls[..ordinal].iter().any(|before| before.call.provider_call_id == accepted.call.provider_call_id) {
                 let path = format!("calls[{ordinal}].call_id");
-                findings.push(Finding::new(
-                    FindingCode::DuplicateCallId,
-                    path,
-                    "stands twice in this batch",
-                ));
+                findings.push(Finding::new(FindingCode::DuplicateCallId, path, "stands twice in this batch"));
             }
             match Draft::new(place, ordinal, accepted) {
                 Ok(draft) => drafts.push(draft),
@@ -99,11 +88,7 @@ impl Plan {
 
     /// The Effect Keys of the plan, in proposal order.
     pub fn effect_keys(&self) -> Vec<EffectKey> {
-        self.calls
-            .iter()
-            .filter_map(|call| call.effect.as_ref())
-            .map(|effect| effect.key.clone())
-            .collect()
+        self.calls.iter().filter_map(|call| call.effect.as_ref()).map(|effect| effect.key.clone()).collect()
     }
 
     /// The decision this plan came from, for the turn's record.
@@ -151,15 +136,9 @@ fn effect_key(
     let tenant = place.tenant.as_str().as_bytes();
     let tool = contract.tool.as_str().as_bytes();
     let digest = match rule {
-        EffectKeyRule::PerInvocation => Digest::of(
-            "effect",
-            &[
-                tenant,
-                tool,
-                place.invocation_id.0.as_bytes(),
-                &canonical(&call.arguments),
-            ],
-        ),
+        EffectKeyRule::PerInvocation => {
+            Digest::of("effect", &[tenant, tool, place.invocation_id.0.as_bytes(), &canonical(&call.arguments)])
+        }
         EffectKeyRule::Business(template) => {
             let rendered = template.render(&call.arguments).map_err(|error| error.to_string())?;
             Digest::of("business-effect", &[tenant, tool, rendered.as_bytes()])
@@ -179,18 +158,11 @@ struct Draft<'a> {
 impl<'a> Draft<'a> {
     fn new(place: PlanPlace<'_>, ordinal: usize, accepted: &'a AcceptedCall) -> Result<Self, Finding> {
         let refuse = |message: String| {
-            Finding::new(
-                FindingCode::InvalidArguments,
-                format!("calls[{ordinal}].arguments"),
-                message,
-            )
+            Finding::new(FindingCode::InvalidArguments, format!("calls[{ordinal}].arguments"), message)
         };
         let (call, contract) = (&accepted.call, &accepted.contract);
         let render = |templates: &[crate::Template]| {
-            templates
-                .iter()
-                .map(|t| t.render(&call.arguments))
-                .collect::<Result<Vec<_>, _>>()
+            templates.iter().map(|t| t.render(&call.arguments)).collect::<Result<Vec<_>, _>>()
         };
         let reads = render(&contract.reads).map_err(|error| refuse(error.to_string()))?;
         let writes = render(&contract.writes).map_err(|error| refuse(error.to_string()))?;
@@ -203,13 +175,7 @@ impl<'a> Draft<'a> {
         };
         let ordinal = u32::try_from(ordinal).unwrap_or(u32::MAX);
         let call_id = CallId::derive(place.invocation_id, place.step, place.round, ordinal);
-        Ok(Self {
-            call_id,
-            accepted,
-            effect,
-            reads,
-            writes,
-        })
+        Ok(Self { call_id, accepted, effect, reads, writes })
     }
 
     /// Writes something, or has an effect.

@@ -53,10 +53,7 @@ impl TerminalReason {
 
     /// Whether the run can go on in a further segment.
     pub fn is_resumable(self) -> bool {
-        matches!(
-            self,
-            Self::ApprovalRequired | Self::ClarificationRequired | Self::ReconciliationRequired
-        )
+        matches!(self, Self::ApprovalRequired | Self::ClarificationRequired | Self::ReconciliationRequired)
     }
 
     /// The reason as it stands on the wire, in logs and in metrics.

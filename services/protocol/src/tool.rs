@@ -93,11 +93,7 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self {
-            max_attempts: 3,
-            base_ms: 200,
-            cap_ms: 10_000,
-        }
+        Self { max_attempts: 3, base_ms: 200, cap_ms: 10_000 }
     }
 }
 
@@ -112,11 +108,7 @@ pub struct ProbePolicy {
 
 impl Default for ProbePolicy {
     fn default() -> Self {
-        Self {
-            max_probes: 12,
-            base_ms: 250,
-            cap_ms: 60_000,
-        }
+        Self { max_probes: 12, base_ms: 250, cap_ms: 60_000 }
     }
 }
 
@@ -196,22 +188,10 @@ mod tests {
     fn template_fills_nested_fields_and_escapes_separators() {
         let template = Template("order:{order.id}".into());
         assert_eq!(template.render(&json!({"order": {"id": 7}})), Ok("order:7".into()));
-        assert_eq!(
-            template.render(&json!({"order": {"id": "7:*"}})),
-            Ok("order:7%3A%2A".into())
-        );
-        assert_eq!(
-            template.render(&json!({})),
-            Err(TemplateError::Missing("order.id".into()))
-        );
-        assert_eq!(
-            template.render(&json!({"order": {"id": 1.5}})),
-            Err(TemplateError::NotScalar("order.id".into()))
-        );
-        assert!(matches!(
-            Template("a{".into()).render(&json!({})),
-            Err(TemplateError::Malformed(_))
-        ));
+        assert_eq!(template.render(&json!({"order": {"id": "7:*"}})), Ok("order:7%3A%2A".into()));
+        assert_eq!(template.render(&json!({})), Err(TemplateError::Missing("order.id".into())));
+        assert_eq!(template.render(&json!({"order": {"id": 1.5}})), Err(TemplateError::NotScalar("order.id".into())));
+        assert!(matches!(Template("a{".into()).render(&json!({})), Err(TemplateError::Malformed(_))));
     }
 
     #[test]

@@ -1,25 +1,23 @@
 //! Admission: a request becomes a run, ends at once with a typed reason, or is recognised as one that was seen before.
 
 use super::draft::Draft;
-use super::{Ignored, Invocation, Phase, Stub};
-use crate::{Actor, Admitted, Budget, Digest, Fact, Profile, Request, TerminalReason, Timestamp, Timing};
+use super::{Ignored, Invocation, Phase, Requested, Stub};
+use crate::{Actor, Admitted, Budget, Digest, Fact, MAX_FUTURE_MS, Profile, Request, TerminalReason, Timing};
 
-pub(super) fn requested(
-    draft: &mut Draft,
-    request: &Request,
-    digest: Digest,
-    requested_at: Timestamp,
-    profile: Option<&Profile>,
-) -> Result<(), Ignored> {
+pub(super) fn requested(draft: &mut Draft, requested: &Requested) -> Result<(), Ignored> {
+    let Requested { request, digest, requested_at, profile, horizon_ms } = requested;
+    let (digest, requested_at) = (*digest, *requested_at);
     if let Some(run) = &draft.state.run {
-        return Err(if run.request_digest == digest {
-            Ignored::Duplicate
-        } else {
-            Ignored::Conflict
-        });
+        return Err(if run.request_digest == digest { Ignored::Duplicate } else { Ignored::Conflict });
+    }
+    if draft.now.ms_since(requested_at) > *horizon_ms {
+        return Err(Ignored::ExpiredRequest);
+    }
+    if requested_at.ms_since(draft.now) > MAX_FUTURE_MS {
+        return Err(Ignored::FutureRequest);
     }
     let stub = draft.state.stub.clone();
-    let (terms, problem) = terms(request, profile);
+    let (terms, problem) = terms(request, profile.as_ref());
     draft.push(Fact::Admitted(Box::new(Admitted {
         invocation_id: request.invocation_id,
         request: request.clone(),
@@ -38,11 +36,7 @@ pub(super) fn requested(
         return draft.end(TerminalReason::InvalidRequest, None, problem);
     }
     if request.deadline.is_some_and(|deadline| draft.now >= deadline) {
-        return draft.end(
-            TerminalReason::DeadlineExceeded,
-            None,
-            "the deadline had passed when the request came",
-        );
+        return draft.end(TerminalReason::DeadlineExceeded, None, "the deadline had passed when the request came");
     }
     Ok(())
 }
@@ -64,47 +58,23 @@ fn terms(request: &Request, profile: Option<&Profile>) -> (Terms, Option<String>
             timing: Timing::default(),
             profile_digest: Digest::default(),
         };
-        return (
-            terms,
-            Some(format!(
-                "agent: no agent `{}` is configured for this tenant",
-                request.agent
-            )),
-        );
+        return (terms, Some(format!("agent: no agent `{}` is configured for this tenant", request.agent)));
     };
     let mut problem = None;
-    let budget = request
-        .budget
-        .resolve(&profile.budget, &profile.ceiling)
-        .unwrap_or_else(|message| {
-            problem = Some(message);
-            profile.budget
-        });
+    let budget = request.budget.resolve(&profile.budget, &profile.ceiling).unwrap_or_else(|message| {
+        problem = Some(message);
+        profile.budget
+    });
     let tools = match &request.tools {
         None => profile.tools.clone(),
         Some(asked) => {
             if let Some(tool) = asked.iter().find(|tool| !profile.tools.contains(tool)) {
-                problem.get_or_insert(format!(
-                    "tools: `{tool}` is not among the tools of agent `{}`",
-                    request.agent
-                ));
+                problem.get_or_insert(format!("tools: `{tool}` is not among the tools of agent `{}`", request.agent));
             }
-            asked
-                .iter()
-                .filter(|tool| profile.tools.contains(tool))
-                .cloned()
-                .collect()
+            asked.iter().filter(|tool| profile.tools.contains(tool)).cloned().collect()
         }
     };
-    (
-        Terms {
-            tools,
-            budget,
-            timing: profile.timing,
-            profile_digest: profile.digest,
-        },
-        problem,
-    )
+    (Terms { tools, budget, timing: profile.timing, profile_digest: profile.digest }, problem)
 }
 
 impl Invocation {

@@ -11,10 +11,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalTransition {
     #[error("event {event} does not follow version {state}")]
-    OutOfOrder {
-        state: crate::Version,
-        event: crate::Version,
-    },
+    OutOfOrder { state: crate::Version, event: crate::Version },
     #[error("event {0} does not carry its predecessor's hash")]
     Forked(crate::Version),
     #[error("`{fact}` is not possible: {why}")]
@@ -28,10 +25,7 @@ pub enum IllegalTransition {
 /// The state after an event.
 pub fn apply(mut state: Invocation, event: &Event) -> Result<Invocation, IllegalTransition> {
     if event.version != state.version.next() {
-        return Err(IllegalTransition::OutOfOrder {
-            state: state.version,
-            event: event.version,
-        });
+        return Err(IllegalTransition::OutOfOrder { state: state.version, event: event.version });
     }
     if event.previous != state.head {
         return Err(IllegalTransition::Forked(event.version));
@@ -45,10 +39,7 @@ pub fn apply(mut state: Invocation, event: &Event) -> Result<Invocation, Illegal
 
 fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition> {
     let at = event.at;
-    let impossible = |why| IllegalTransition::Impossible {
-        fact: event.fact.name(),
-        why,
-    };
+    let impossible = |why| IllegalTransition::Impossible { fact: event.fact.name(), why };
     match &event.fact {
         Fact::Admitted(admitted) => admit(state, admitted, event).ok_or(impossible("it was admitted before")),
         Fact::TurnPlanned(planned) => plan(state, planned).ok_or(impossible("no decision is awaited"))?,
@@ -58,13 +49,7 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             let Phase::Deciding(deciding) = &mut run.phase else {
                 return Err(impossible("no decision is awaited"));
             };
-            *deciding = Deciding {
-                step: deciding.step,
-                round: round.next(),
-                basis,
-                reissues: 0,
-                asked_at: at,
-            };
+            *deciding = Deciding { step: deciding.step, round: round.next(), basis, reissues: 0, asked_at: at };
             run.spent.usage = run.spent.usage.plus(&evidence.usage);
             Ok(())
         }
@@ -96,18 +81,9 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             run.spent.tool_calls += 1;
             Ok(())
         }
-        Fact::CallClaimed {
-            call_id,
-            attempt,
-            attempt_id,
-            effect_key,
-            lease_until,
-        } => {
+        Fact::CallClaimed { call_id, attempt, attempt_id, effect_key, lease_until } => {
             let call = call(state, *call_id).ok_or(impossible("no such call"))?;
-            call.stage = Stage::Claimed(Claim {
-                attempt_id: *attempt_id,
-                lease_until: *lease_until,
-            });
+            call.stage = Stage::Claimed(Claim { attempt_id: *attempt_id, lease_until: *lease_until });
             change_entry(state, effect_key, |entry| {
                 entry.attempts.push(AttemptRecord {
                     attempt_id: *attempt_id,
@@ -121,18 +97,10 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
                 entry.move_to(EffectStatus::Dispatched)
             })
         }
-        Fact::AttemptFailed {
-            call_id,
-            error,
-            retry_at,
-            ..
-        } => {
+        Fact::AttemptFailed { call_id, error, retry_at, .. } => {
             let call = call(state, *call_id).ok_or(impossible("no such call"))?;
             let was_claimed = matches!(call.stage, Stage::Claimed(_));
-            call.stage = Stage::Backoff {
-                due: *retry_at,
-                error: error.clone(),
-            };
+            call.stage = Stage::Backoff { due: *retry_at, error: error.clone() };
             let key = effect_key_of(state, *call_id);
             forget_settled(state);
             match key {
@@ -141,29 +109,16 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             }
         }
         Fact::CallSettled { call_id, outcome, by } => settle(state, *call_id, outcome, by.as_ref(), event),
-        Fact::EffectUnknown {
-            call_id, effect_key, ..
-        } => {
+        Fact::EffectUnknown { call_id, effect_key, .. } => {
             let call = call(state, *call_id).ok_or(impossible("no such call"))?;
             let Stage::Claimed(claim) = call.stage.clone() else {
                 return Err(impossible("no attempt is claimed"));
             };
             let probe = crate::Probe(0);
-            call.stage = Stage::Unknown(Unknown {
-                claim,
-                since: at,
-                probe,
-                probed_at: at,
-                next_probe_at: None,
-            });
+            call.stage = Stage::Unknown(Unknown { claim, since: at, probe, probed_at: at, next_probe_at: None });
             change_entry(state, effect_key, |entry| entry.move_to(EffectStatus::OutcomeUnknown))
         }
-        Fact::ProbeRequested {
-            call_id,
-            effect_key,
-            probe,
-            ..
-        } => {
+        Fact::ProbeRequested { call_id, effect_key, probe, .. } => {
             let call = call(state, *call_id).ok_or(impossible("no such call"))?;
             let Stage::Unknown(unknown) = &mut call.stage else {
                 return Err(impossible("its outcome is not unknown"));
@@ -176,12 +131,9 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
                 _ => entry.move_to(EffectStatus::Reconciling),
             })
         }
-        Fact::EffectResolved {
-            call_id,
-            effect_key,
-            resolution,
-            ..
-        } => resolve(state, *call_id, effect_key, resolution, event),
+        Fact::EffectResolved { call_id, effect_key, resolution, .. } => {
+            resolve(state, *call_id, effect_key, resolution, event)
+        }
         Fact::EffectConflict { effect_key, .. } => change_entry(state, effect_key, |entry| {
             entry.conflicting = true;
             Ok(())
@@ -193,12 +145,7 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             match &run.phase {
                 Phase::Executing(execution) => {
                     let (reason, detail, execution) = (*reason, detail.clone(), execution.clone());
-                    run.phase = Phase::Cancelling(Cancelling {
-                        reason,
-                        detail,
-                        grace_until,
-                        execution,
-                    });
+                    run.phase = Phase::Cancelling(Cancelling { reason, detail, grace_until, execution });
                     Ok(())
                 }
                 // Nothing is in flight: `Ended` follows in the same commit.
@@ -225,20 +172,10 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             }
             run.segment = *segment;
             run.stop_clock(at);
-            run.phase = Phase::Ended(Ended {
-                reason: *reason,
-                step,
-                round,
-                execution,
-            });
+            run.phase = Phase::Ended(Ended { reason: *reason, step, round, execution });
             Ok(())
         }
-        Fact::EffectSettledLate {
-            effect_key,
-            outcome,
-            by,
-            ..
-        } => {
+        Fact::EffectSettledLate { effect_key, outcome, by, .. } => {
             record(state, effect_key, outcome, by)?;
             let open = state.execution().and_then(|execution| execution.open_call(effect_key));
             if let Some(call) = open.and_then(|open| call(state, open)) {
@@ -268,10 +205,11 @@ fn change_entry(
     key: &EffectKey,
     change: impl FnOnce(&mut LedgerEntry) -> Result<(), IllegalMove>,
 ) -> Result<(), IllegalTransition> {
-    let mut entry = state.ledger.entry(key)?.cloned().ok_or(IllegalTransition::Impossible {
-        fact: "effect",
-        why: "the ledger does not have it",
-    })?;
+    let mut entry = state
+        .ledger
+        .entry(key)?
+        .cloned()
+        .ok_or(IllegalTransition::Impossible { fact: "effect", why: "the ledger does not have it" })?;
     change(&mut entry)?;
     Ok(state.ledger.put(entry)?)
 }
@@ -327,11 +265,7 @@ fn plan(state: &mut Invocation, planned: &TurnPlanned) -> Option<Result<(), Ille
         return None;
     };
     let (step, round) = (deciding.step, planned.round);
-    let waiting = CallState {
-        stage: Stage::Waiting,
-        attempt: AttemptNumber(0),
-        unclaimed: 0,
-    };
+    let waiting = CallState { stage: Stage::Waiting, attempt: AttemptNumber(0), unclaimed: 0 };
     run.last_plan = Some(planned.mark);
     run.spent.usage = run.spent.usage.plus(&planned.evidence.usage);
     run.spent.tool_calls += u32::try_from(planned.plan.calls.len()).unwrap_or(u32::MAX);
@@ -407,15 +341,9 @@ fn settle(
     event: &Event,
 ) -> Result<(), IllegalTransition> {
     let fact = event.fact.name();
-    let call = call(state, call_id).ok_or(IllegalTransition::Impossible {
-        fact,
-        why: "no such call",
-    })?;
+    let call = call(state, call_id).ok_or(IllegalTransition::Impossible { fact, why: "no such call" })?;
     if matches!(call.stage, Stage::Settled(_)) {
-        return Err(IllegalTransition::Impossible {
-            fact,
-            why: "the call is settled",
-        });
+        return Err(IllegalTransition::Impossible { fact, why: "the call is settled" });
     }
     call.stage = Stage::Settled(outcome.clone());
     if let (Some(by), Some(key), Some(certain)) = (by, effect_key_of(state, call_id), certain_outcome(outcome)) {
@@ -428,10 +356,9 @@ fn settle(
 /// The ledger's side of a call's certain outcome.
 fn certain_outcome(outcome: &CallOutcome) -> Option<EffectOutcome> {
     match (outcome.effect_status?, &outcome.result) {
-        (EffectStatus::Committed, CallResult::Output(output)) => Some(EffectOutcome::Committed {
-            receipt: outcome.receipt.clone(),
-            output: output.clone(),
-        }),
+        (EffectStatus::Committed, CallResult::Output(output)) => {
+            Some(EffectOutcome::Committed { receipt: outcome.receipt.clone(), output: output.clone() })
+        }
         (EffectStatus::Rejected, CallResult::Error(error)) => Some(EffectOutcome::Rejected { error: error.clone() }),
         _ => None,
     }
@@ -445,11 +372,7 @@ fn leave_suspension(state: &mut Invocation, event: &Event) {
     let Phase::Suspended(execution) = &run.phase else {
         return;
     };
-    if !execution
-        .calls
-        .iter()
-        .any(|call| matches!(call.stage, Stage::Unanswerable { .. }))
-    {
+    if !execution.calls.iter().any(|call| matches!(call.stage, Stage::Unanswerable { .. })) {
         run.phase = Phase::Executing(execution.clone());
         run.segment = run.segment.next();
         run.active_since = Some(event.at);
@@ -464,15 +387,9 @@ fn resolve(
     event: &Event,
 ) -> Result<(), IllegalTransition> {
     let fact = event.fact.name();
-    let call = call(state, call_id).ok_or(IllegalTransition::Impossible {
-        fact,
-        why: "no such call",
-    })?;
+    let call = call(state, call_id).ok_or(IllegalTransition::Impossible { fact, why: "no such call" })?;
     let Stage::Unknown(unknown) = &mut call.stage else {
-        return Err(IllegalTransition::Impossible {
-            fact,
-            why: "its outcome is not unknown",
-        });
+        return Err(IllegalTransition::Impossible { fact, why: "its outcome is not unknown" });
     };
     match resolution {
         Resolution::Pending { next_probe_at } => {
@@ -480,17 +397,11 @@ fn resolve(
             Ok(())
         }
         Resolution::Unanswerable { why } => {
-            call.stage = Stage::Unanswerable {
-                unknown: unknown.clone(),
-                why: why.clone(),
-            };
+            call.stage = Stage::Unanswerable { unknown: unknown.clone(), why: why.clone() };
             change_entry(state, key, |entry| entry.move_to(EffectStatus::OutcomeUnknown))
         }
         Resolution::NotApplied => {
-            let error = CallError::new(
-                crate::ErrorClass::Unavailable,
-                "the owner had not applied it when last asked",
-            );
+            let error = CallError::new(crate::ErrorClass::Unavailable, "the owner had not applied it when last asked");
             call.stage = Stage::Backoff { due: event.at, error };
             forget_settled(state);
             change_entry(state, key, |entry| {

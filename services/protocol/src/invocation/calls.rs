@@ -48,11 +48,7 @@ fn may_start(invocation: &Invocation, dispatch: &ToolCallDispatched, now: Timest
     match &state.stage {
         Stage::Settled(_) => Err(ClaimRefusal::Settled),
         Stage::Released { .. } if state.attempt == dispatch.attempt => {
-            let over = invocation
-                .run
-                .as_ref()
-                .and_then(|run| run.ends_at())
-                .is_some_and(|end| now >= end);
+            let over = invocation.run.as_ref().and_then(|run| run.ends_at()).is_some_and(|end| now >= end);
             if over { Err(ClaimRefusal::Revoked) } else { Ok(()) }
         }
         Stage::Claimed(claim) if state.attempt == dispatch.attempt => match now <= claim.lease_until {
@@ -83,10 +79,7 @@ pub(super) fn claim(draft: &mut Draft, dispatch: &ToolCallDispatched) -> Result<
     }
     may_start(&draft.state, dispatch, draft.now).map_err(Ignored::Claim)?;
     let superseded = Ignored::Claim(ClaimRefusal::Superseded);
-    let planned = draft
-        .state
-        .execution()
-        .and_then(|execution| execution.call(dispatch.call_id));
+    let planned = draft.state.execution().and_then(|execution| execution.call(dispatch.call_id));
     let (planned, _) = planned.ok_or(superseded.clone())?;
     let effect = planned.effect.as_ref().ok_or(superseded)?;
     let fact = Fact::CallClaimed {
@@ -109,19 +102,10 @@ pub(super) fn advance(draft: &mut Draft) -> Result<(), Ignored> {
         if execution.calls.iter().any(|call| call.stage.is_in_flight()) {
             return Ok(());
         }
-        if execution
-            .calls
-            .iter()
-            .any(|call| matches!(call.stage, Stage::Unanswerable { .. }))
-        {
+        if execution.calls.iter().any(|call| matches!(call.stage, Stage::Unanswerable { .. })) {
             return hand_over(draft);
         }
-        let waiting = execution
-            .plan
-            .calls
-            .iter()
-            .zip(&execution.calls)
-            .filter(|(_, s)| s.stage == Stage::Waiting);
+        let waiting = execution.plan.calls.iter().zip(&execution.calls).filter(|(_, s)| s.stage == Stage::Waiting);
         match waiting.map(|(call, _)| call.wave).min() {
             Some(wave) => release_wave(draft, wave)?,
             None => return turn::finish(draft),
@@ -152,11 +136,7 @@ fn release_wave(draft: &mut Draft, wave: u32) -> Result<(), Ignored> {
         }
     }
     for (call_id, outcome) in settled {
-        draft.push(Fact::CallSettled {
-            call_id,
-            outcome,
-            by: None,
-        })?;
+        draft.push(Fact::CallSettled { call_id, outcome, by: None })?;
     }
     if !released.is_empty() {
         draft.push(Fact::WaveReleased { wave, calls: released })?;
@@ -192,17 +172,9 @@ fn retry(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> {
     let attempt = state.attempt.next();
     if run.spent.tool_calls >= run.budget.max_tool_calls {
         let outcome = failed(error.clone(), state.attempt.0, planned.effect.is_some());
-        return draft.push(Fact::CallSettled {
-            call_id,
-            outcome,
-            by: None,
-        });
+        return draft.push(Fact::CallSettled { call_id, outcome, by: None });
     }
-    draft.push(Fact::CallReleased {
-        call_id,
-        attempt,
-        why: ReleaseReason::Retry,
-    })
+    draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::Retry })
 }
 
 /// The outcome of a call whose attempts did nothing for certain.
@@ -231,20 +203,11 @@ pub(super) fn attempt_failed(draft: &mut Draft, call_id: CallId, error: &CallErr
         && run.spent.tool_calls < run.budget.max_tool_calls
         && run.ends_at().is_none_or(|end| retry_at < end);
     if again || is_effect {
-        draft.push(Fact::AttemptFailed {
-            call_id,
-            attempt,
-            error: error.clone(),
-            retry_at,
-        })?;
+        draft.push(Fact::AttemptFailed { call_id, attempt, error: error.clone(), retry_at })?;
     }
     if !again && !draft.state.is_ended() {
         let outcome = failed(error.clone(), attempt.0, is_effect);
-        draft.push(Fact::CallSettled {
-            call_id,
-            outcome,
-            by: None,
-        })?;
+        draft.push(Fact::CallSettled { call_id, outcome, by: None })?;
     }
     after_settling(draft)
 }
@@ -281,11 +244,7 @@ fn hand_over(draft: &mut Draft) -> Result<(), Ignored> {
         }
     }
     let segment = run.segment;
-    draft.push(Fact::ReconciliationRequired {
-        segment,
-        effects: keys,
-        detail: reasons.join("; "),
-    })
+    draft.push(Fact::ReconciliationRequired { segment, effects: keys, detail: reasons.join("; ") })
 }
 
 /// Cancel, deadline, `max_runtime`: from this commit on no new effect starts. Ends at once when nothing is in flight.
@@ -299,11 +258,7 @@ pub(super) fn stop(
         None => Err(Ignored::UnknownInvocation),
         Some(Phase::Cancelling(_) | Phase::Ended(_)) => Err(Ignored::Stale),
         Some(Phase::Deciding(_) | Phase::Suspended(_)) => {
-            draft.push(Fact::CancelRequested {
-                reason,
-                actor,
-                detail: detail.clone(),
-            })?;
+            draft.push(Fact::CancelRequested { reason, actor, detail: detail.clone() })?;
             draft.end(reason, None, detail)
         }
         Some(Phase::Executing(_)) => {
@@ -329,13 +284,7 @@ fn cancel_unstarted(draft: &mut Draft) -> Result<(), Ignored> {
             Stage::Claimed(_) | Stage::Unknown(_) | Stage::Unanswerable { .. } | Stage::Settled(_) => {}
         }
     }
-    settled.into_iter().try_for_each(|(call_id, outcome)| {
-        draft.push(Fact::CallSettled {
-            call_id,
-            outcome,
-            by: None,
-        })
-    })
+    settled.into_iter().try_for_each(|(call_id, outcome)| draft.push(Fact::CallSettled { call_id, outcome, by: None }))
 }
 
 /// Ends a cancelled run, whether or not everything came back.
@@ -360,10 +309,7 @@ pub(super) fn timer(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> {
         (Stage::Released { .. }, Some(_)) => unclaimed(draft, call_id),
         (Stage::Claimed(Claim { attempt_id, .. }), Some(effect)) => {
             let (attempt_id, key) = (*attempt_id, effect.key.clone());
-            let error = CallError::new(
-                ErrorClass::OutcomeUnknown,
-                "the attempt was started, and no result came back",
-            );
+            let error = CallError::new(ErrorClass::OutcomeUnknown, "the attempt was started, and no result came back");
             effects::unknown(draft, call_id, &key, attempt_id, &error)
         }
         (Stage::Backoff { .. }, _) => {
@@ -386,18 +332,10 @@ fn unclaimed(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> {
     };
     if state.unclaimed < run.timing.max_rereleases && matches!(run.phase, Phase::Executing(_)) {
         let attempt = state.attempt.next();
-        return draft.push(Fact::CallReleased {
-            call_id,
-            attempt,
-            why: ReleaseReason::Unclaimed,
-        });
+        return draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::Unclaimed });
     }
     let error = CallError::new(ErrorClass::Unavailable, "no executor started this call");
     let outcome = failed(error, state.attempt.0, true);
-    draft.push(Fact::CallSettled {
-        call_id,
-        outcome,
-        by: None,
-    })?;
+    draft.push(Fact::CallSettled { call_id, outcome, by: None })?;
     after_settling(draft)
 }

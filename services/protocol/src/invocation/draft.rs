@@ -11,11 +11,7 @@ pub(super) struct Draft {
 
 impl Draft {
     pub(super) fn new(state: &Invocation, now: Timestamp) -> Self {
-        Self {
-            state: state.clone(),
-            now,
-            events: Vec::new(),
-        }
+        Self { state: state.clone(), now, events: Vec::new() }
     }
 
     pub(super) fn push(&mut self, fact: Fact) -> Result<(), Ignored> {

@@ -47,11 +47,7 @@ fn read_settled(draft: &mut Draft, settled: &ToolCallSettled) -> Result<(), Igno
     if matches!(draft.state.phase(), Some(Phase::Suspended(_))) {
         return Err(Ignored::Stale);
     }
-    let Some((planned, state)) = draft
-        .state
-        .execution()
-        .and_then(|execution| execution.call(settled.call_id))
-    else {
+    let Some((planned, state)) = draft.state.execution().and_then(|execution| execution.call(settled.call_id)) else {
         return Err(Ignored::Stale);
     };
     if planned.effect.is_some() {
@@ -70,11 +66,7 @@ fn read_settled(draft: &mut Draft, settled: &ToolCallSettled) -> Result<(), Igno
                 receipt: None,
             };
             let by = Some(ResolvedBy::Executor);
-            draft.push(Fact::CallSettled {
-                call_id: settled.call_id,
-                outcome,
-                by,
-            })?;
+            draft.push(Fact::CallSettled { call_id: settled.call_id, outcome, by })?;
             after_settling(draft)
         }
         (
@@ -93,28 +85,16 @@ fn read_settled(draft: &mut Draft, settled: &ToolCallSettled) -> Result<(), Igno
 
 fn effect_settled(draft: &mut Draft, settled: &ToolCallSettled, key: &EffectKey) -> Result<(), Ignored> {
     let certain = match &settled.outcome {
-        AttemptOutcome::Succeeded { output, receipt } => Some(EffectOutcome::Committed {
-            receipt: receipt.clone(),
-            output: output.clone(),
-        }),
+        AttemptOutcome::Succeeded { output, receipt } => {
+            Some(EffectOutcome::Committed { receipt: receipt.clone(), output: output.clone() })
+        }
         AttemptOutcome::Failed { error } => Some(EffectOutcome::Rejected { error: error.clone() }),
         AttemptOutcome::NothingSent { .. } | AttemptOutcome::Unknown { .. } => None,
     };
     if let Some(outcome) = certain {
-        return self::certain(
-            draft,
-            settled.call_id,
-            key,
-            Some(settled.attempt_id),
-            outcome,
-            ResolvedBy::Executor,
-        );
+        return self::certain(draft, settled.call_id, key, Some(settled.attempt_id), outcome, ResolvedBy::Executor);
     }
-    let stage = draft
-        .state
-        .execution()
-        .and_then(|execution| execution.call(settled.call_id))
-        .map(|(_, s)| &s.stage);
+    let stage = draft.state.execution().and_then(|execution| execution.call(settled.call_id)).map(|(_, s)| &s.stage);
     match (stage, &settled.outcome) {
         (Some(Stage::Claimed(claim)), AttemptOutcome::NothingSent { error })
             if claim.attempt_id == settled.attempt_id =>
@@ -143,12 +123,7 @@ fn certain(
             return Err(Ignored::Duplicate);
         }
         let recorded = recorded.status();
-        return draft.push(Fact::EffectConflict {
-            effect_key: key.clone(),
-            recorded,
-            claimed: outcome,
-            by,
-        });
+        return draft.push(Fact::EffectConflict { effect_key: key.clone(), recorded, claimed: outcome, by });
     }
     let open = draft.state.execution().and_then(|execution| {
         let (call, state) = execution.call(execution.open_call(key)?)?;
@@ -157,19 +132,10 @@ fn certain(
     match open {
         Some((call_id, attempts)) if !draft.state.is_ended() => {
             let outcome = outcome.call_outcome(attempt_id, attempts);
-            draft.push(Fact::CallSettled {
-                call_id,
-                outcome,
-                by: Some(by),
-            })?;
+            draft.push(Fact::CallSettled { call_id, outcome, by: Some(by) })?;
             after_settling(draft)
         }
-        Some(_) | None => draft.push(Fact::EffectSettledLate {
-            call_id,
-            effect_key: key.clone(),
-            outcome,
-            by,
-        }),
+        Some(_) | None => draft.push(Fact::EffectSettledLate { call_id, effect_key: key.clone(), outcome, by }),
     }
 }
 
@@ -181,18 +147,8 @@ pub(super) fn unknown(
     attempt_id: AttemptId,
     error: &CallError,
 ) -> Result<(), Ignored> {
-    draft.push(Fact::EffectUnknown {
-        call_id,
-        effect_key: key.clone(),
-        attempt_id,
-        error: error.clone(),
-    })?;
-    draft.push(Fact::ProbeRequested {
-        call_id,
-        effect_key: key.clone(),
-        attempt_id,
-        probe: Probe(1),
-    })
+    draft.push(Fact::EffectUnknown { call_id, effect_key: key.clone(), attempt_id, error: error.clone() })?;
+    draft.push(Fact::ProbeRequested { call_id, effect_key: key.clone(), attempt_id, probe: Probe(1) })
 }
 
 fn open_unknown(draft: &Draft, call_id: CallId) -> Option<(EffectKey, EffectContract, u64, Unknown)> {
@@ -213,12 +169,7 @@ pub(super) fn probe_again(draft: &mut Draft, call_id: CallId) -> Result<(), Igno
         let why = format!("the owner was asked {} times without an answer", unknown.probe);
         return resolved(draft, call_id, &key, &unknown, Resolution::Unanswerable { why });
     }
-    draft.push(Fact::ProbeRequested {
-        call_id,
-        effect_key: key,
-        attempt_id,
-        probe: unknown.probe.next(),
-    })
+    draft.push(Fact::ProbeRequested { call_id, effect_key: key, attempt_id, probe: unknown.probe.next() })
 }
 
 /// What the owner said.
@@ -247,15 +198,11 @@ pub(super) fn answered(draft: &mut Draft, answered: &EffectAnswered) -> Result<(
 
 fn pending(now: Timestamp, contract: &EffectContract, unknown: &Unknown, call_id: CallId, after_ms: u64) -> Resolution {
     if unknown.probe.0 >= contract.probe.max_probes {
-        return Resolution::Unanswerable {
-            why: format!("still pending after {} questions", unknown.probe),
-        };
+        return Resolution::Unanswerable { why: format!("still pending after {} questions", unknown.probe) };
     }
     let policy = contract.probe;
     let wait = backoff_ms(policy.base_ms, policy.cap_ms, unknown.probe.0, call_id.0.as_bytes());
-    Resolution::Pending {
-        next_probe_at: now.plus_ms(wait.max(after_ms.min(policy.cap_ms))),
-    }
+    Resolution::Pending { next_probe_at: now.plus_ms(wait.max(after_ms.min(policy.cap_ms))) }
 }
 
 /// "Not found" counts only from an owner that enforces the key, and only for a question asked after the settle window:
@@ -271,18 +218,12 @@ fn not_applied(
         let why = "the owner does not know the key, and does not enforce it either".to_owned();
         return Resolution::Unanswerable { why };
     }
-    let settled_at = unknown
-        .claim
-        .lease_until
-        .plus_ms(timeout_ms)
-        .plus_ms(contract.settle_ms);
+    let settled_at = unknown.claim.lease_until.plus_ms(timeout_ms).plus_ms(contract.settle_ms);
     if unknown.probed_at >= settled_at {
         return Resolution::NotApplied;
     }
     match pending(now, contract, unknown, call_id, 0) {
-        Resolution::Pending { next_probe_at } => Resolution::Pending {
-            next_probe_at: next_probe_at.max(settled_at),
-        },
+        Resolution::Pending { next_probe_at } => Resolution::Pending { next_probe_at: next_probe_at.max(settled_at) },
         other => other,
     }
 }
@@ -302,11 +243,7 @@ fn resolved(
         probe: unknown.probe,
         resolution,
     })?;
-    if not_applied {
-        after_not_applied(draft, call_id)
-    } else {
-        after_settling(draft)
-    }
+    if not_applied { after_not_applied(draft, call_id) } else { after_settling(draft) }
 }
 
 /// The change did not happen as of now: another attempt with the same key, within policy.
@@ -322,27 +259,15 @@ fn after_not_applied(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> 
     match run.phase {
         Phase::Executing(_) if room => {
             let attempt = state.attempt.next();
-            return draft.push(Fact::CallReleased {
-                call_id,
-                attempt,
-                why: ReleaseReason::NotApplied,
-            });
+            return draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::NotApplied });
         }
         // Ended runs only keep the ledger.
         Phase::Ended(_) | Phase::Deciding(_) => return Ok(()),
         Phase::Executing(_) | Phase::Suspended(_) | Phase::Cancelling(_) => {}
     }
-    let class = if matches!(run.phase, Phase::Cancelling(_)) {
-        ErrorClass::Cancelled
-    } else {
-        ErrorClass::Unavailable
-    };
+    let class = if matches!(run.phase, Phase::Cancelling(_)) { ErrorClass::Cancelled } else { ErrorClass::Unavailable };
     let error = CallError::new(class, "the owner had not applied it when last asked");
-    draft.push(Fact::CallSettled {
-        call_id,
-        outcome: failed(error, attempts, true),
-        by: None,
-    })?;
+    draft.push(Fact::CallSettled { call_id, outcome: failed(error, attempts, true), by: None })?;
     after_settling(draft)
 }
 
@@ -359,9 +284,6 @@ pub(super) fn resolve(
         return Err(Ignored::Stale);
     }
     let call_id = *entry.call_ids.last().ok_or(Ignored::Stale)?;
-    let by = ResolvedBy::Operator {
-        actor: actor.clone(),
-        evidence: evidence.to_owned(),
-    };
+    let by = ResolvedBy::Operator { actor: actor.clone(), evidence: evidence.to_owned() };
     certain(draft, call_id, key, None, outcome.clone(), by)
 }

@@ -9,9 +9,7 @@ use crate::{
 
 /// Whether [`emit`] will list the effects of the whole run, so that the whole ledger must be loaded.
 pub fn wants_whole_ledger(events: &[Event]) -> bool {
-    events
-        .iter()
-        .any(|event| matches!(event.fact, Fact::Ended { .. } | Fact::ReconciliationRequired { .. }))
+    events.iter().any(|event| matches!(event.fact, Fact::Ended { .. } | Fact::ReconciliationRequired { .. }))
 }
 
 /// The messages of one commit, the committed events first.
@@ -19,15 +17,8 @@ pub fn emit(invocation: &Invocation, events: &[Event]) -> Vec<Outgoing> {
     let (Some(run), Some(last)) = (invocation.run.as_deref(), events.last()) else {
         return Vec::new();
     };
-    let mut out = Emission {
-        invocation,
-        run,
-        messages: Vec::new(),
-    };
-    let committed = EventsCommitted {
-        scope: invocation.scope(last.basis()),
-        events: events.to_vec(),
-    };
+    let mut out = Emission { invocation, run, messages: Vec::new() };
+    let committed = EventsCommitted { scope: invocation.scope(last.basis()), events: events.to_vec() };
     out.say(last.basis(), 0, Message::EventsCommitted(Box::new(committed)));
     for event in events {
         out.for_event(event);
@@ -67,12 +58,7 @@ impl Emission<'_> {
             }
             Fact::WaveReleased { calls, .. } => {
                 for (ordinal, call_id) in calls.iter().enumerate() {
-                    self.dispatch(
-                        basis,
-                        u32::try_from(ordinal).unwrap_or(u32::MAX),
-                        *call_id,
-                        AttemptNumber(1),
-                    );
+                    self.dispatch(basis, u32::try_from(ordinal).unwrap_or(u32::MAX), *call_id, AttemptNumber(1));
                 }
             }
             Fact::CallReleased { call_id, attempt, .. } => self.dispatch(basis, 0, *call_id, *attempt),
@@ -80,12 +66,7 @@ impl Emission<'_> {
             Fact::ReconciliationRequired { segment, detail, .. } => {
                 self.run_ended(event, *segment, TerminalReason::ReconciliationRequired, None, detail);
             }
-            Fact::Ended {
-                segment,
-                reason,
-                answer,
-                detail,
-            } => {
+            Fact::Ended { segment, reason, answer, detail } => {
                 self.run_ended(event, *segment, *reason, answer.clone(), detail);
             }
             Fact::TurnPlanned(_)
@@ -138,19 +119,11 @@ impl Emission<'_> {
             epoch: self.invocation.epoch,
             timeout_ms: planned.contract.timeout_ms,
         };
-        self.say(
-            basis,
-            ordinal.saturating_add(1),
-            Message::ToolCallDispatched(Box::new(message)),
-        );
+        self.say(basis, ordinal.saturating_add(1), Message::ToolCallDispatched(Box::new(message)));
     }
 
     fn query(&mut self, basis: Basis, call_id: CallId, probe: Probe) {
-        let Some((planned, state)) = self
-            .invocation
-            .execution()
-            .and_then(|execution| execution.call(call_id))
-        else {
+        let Some((planned, state)) = self.invocation.execution().and_then(|execution| execution.call(call_id)) else {
             return;
         };
         let (Stage::Unknown(unknown), Some(effect), Some(contract)) =
@@ -185,12 +158,7 @@ impl Emission<'_> {
         detail: &str,
     ) {
         let run = self.run;
-        let effects: Vec<_> = self
-            .invocation
-            .ledger
-            .entries()
-            .map(crate::LedgerEntry::summary)
-            .collect();
+        let effects: Vec<_> = self.invocation.ledger.entries().map(crate::LedgerEntry::summary).collect();
         let message = RunEnded {
             scope: self.invocation.scope(event.basis()),
             actor: run.actor.clone(),

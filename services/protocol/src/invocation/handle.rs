@@ -12,19 +12,26 @@ use crate::{
 /// What may come to an invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// `profile` is absent when no agent of that name is configured for the tenant.
-    Requested {
-        request: Box<Request>,
-        digest: Digest,
-        requested_at: Timestamp,
-        profile: Option<Box<Profile>>,
-    },
+    Requested(Box<Requested>),
     Control(Control),
     Verdict(Box<Verdict>),
     CallSettled(Box<ToolCallSettled>),
     EffectAnswered(Box<EffectAnswered>),
     ClaimRequested(Box<ToolCallDispatched>),
     TimerFired(TimerName),
+}
+
+/// A request, with what the committer's configuration says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requested {
+    pub request: Request,
+    pub digest: Digest,
+    /// The request's own time, or its record's.
+    pub requested_at: Timestamp,
+    /// Absent when no agent of that name is configured for the tenant.
+    pub profile: Option<Profile>,
+    /// How long a request stays known after its run: an older one might be running for the second time.
+    pub horizon_ms: u64,
 }
 
 impl Input {
@@ -35,7 +42,7 @@ impl Input {
             Self::CallSettled(settled) => Some(&settled.scope),
             Self::EffectAnswered(answered) => Some(&answered.scope),
             Self::ClaimRequested(dispatch) => Some(&dispatch.scope),
-            Self::Requested { .. } | Self::Control(_) | Self::TimerFired(_) => None,
+            Self::Requested(_) | Self::Control(_) | Self::TimerFired(_) => None,
         }
     }
 }
@@ -47,6 +54,11 @@ pub enum Ignored {
     Duplicate,
     #[error("another request has this invocation ID")]
     Conflict,
+    /// Older than the dedupe horizon: whether it ran before cannot be known any more.
+    #[error("the request is older than the horizon in which requests are remembered")]
+    ExpiredRequest,
+    #[error("the request comes from the future")]
+    FutureRequest,
     #[error("it belongs to what is over")]
     Stale,
     #[error("it is not due yet")]
@@ -78,6 +90,8 @@ impl Ignored {
         match self {
             Self::Duplicate => "duplicate",
             Self::Conflict => "conflict",
+            Self::ExpiredRequest => "expired_request",
+            Self::FutureRequest => "future_request",
             Self::Stale => "stale",
             Self::NotYet => "not_yet",
             Self::UnknownInvocation => "unknown_invocation",
@@ -98,21 +112,9 @@ pub fn handle(invocation: &Invocation, input: &Input, now: Timestamp) -> Result<
         check_basis(invocation, scope.basis)?;
     }
     match input {
-        Input::Requested {
-            request,
-            digest,
-            requested_at,
-            profile,
-        } => {
-            admission::requested(&mut draft, request, *digest, *requested_at, profile.as_deref())?;
-        }
+        Input::Requested(requested) => admission::requested(&mut draft, requested)?,
         Input::Control(Control::Cancel { actor, reason }) => cancel(&mut draft, actor, reason)?,
-        Input::Control(Control::ResolveEffect {
-            actor,
-            effect_key,
-            outcome,
-            evidence,
-        }) => {
+        Input::Control(Control::ResolveEffect { actor, effect_key, outcome, evidence }) => {
             if invocation.run.is_none() {
                 return Err(Ignored::UnknownInvocation);
             }
@@ -134,11 +136,7 @@ fn check_basis(invocation: &Invocation, basis: Basis) -> Result<(), Ignored> {
         Some((version, hash)) => version == basis.version && hash != basis.hash,
         None => basis.version == invocation.version && invocation.head != basis.hash,
     };
-    if newer || other {
-        Err(Ignored::LostCommit(basis))
-    } else {
-        Ok(())
-    }
+    if newer || other { Err(Ignored::LostCommit(basis)) } else { Ok(()) }
 }
 
 fn cancel(draft: &mut Draft, actor: &crate::Actor, reason: &str) -> Result<(), Ignored> {
@@ -188,11 +186,6 @@ impl Draft {
             Some(run) => run.segment,
             None => crate::Segment(1),
         };
-        self.push(Fact::Ended {
-            segment,
-            reason,
-            answer,
-            detail: detail.into(),
-        })
+        self.push(Fact::Ended { segment, reason, answer, detail: detail.into() })
     }
 }

@@ -16,38 +16,26 @@ pub struct Needs {
 pub fn needs(invocation: &Invocation, input: &Input) -> Needs {
     let mut effects = match invocation.phase() {
         Some(Phase::Deciding(_)) | None => Vec::new(),
-        Some(Phase::Executing(_) | Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_)) => invocation
-            .execution()
-            .map(|execution| execution.plan.effect_keys())
-            .unwrap_or_default(),
+        Some(Phase::Executing(_) | Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_)) => {
+            invocation.execution().map(|execution| execution.plan.effect_keys()).unwrap_or_default()
+        }
     };
     match input {
-        Input::Requested { .. } => {}
+        Input::Requested(_) => {}
         Input::Control(Control::Cancel { .. }) => {}
         Input::Control(Control::ResolveEffect { effect_key, .. }) => effects.push(effect_key.clone()),
         Input::CallSettled(settled) => effects.extend(settled.effect_key.clone()),
         Input::EffectAnswered(answered) => effects.push(answered.effect_key.clone()),
         Input::ClaimRequested(dispatch) => effects.extend(dispatch.effect.as_ref().map(|effect| effect.key.clone())),
         Input::Verdict(verdict) => {
-            if let Judgement::Accepted {
-                decision: AcceptedDecision::ToolCalls { calls },
-                ..
-            } = &verdict.judgement
-            {
+            if let Judgement::Accepted { decision: AcceptedDecision::ToolCalls { calls }, .. } = &verdict.judgement {
                 let place = invocation.place(verdict.scope.step, verdict.scope.round);
-                effects.extend(
-                    Plan::build(place, calls)
-                        .map(|plan| plan.effect_keys())
-                        .unwrap_or_default(),
-                );
+                effects.extend(Plan::build(place, calls).map(|plan| plan.effect_keys()).unwrap_or_default());
             }
         }
         Input::TimerFired(TimerName::Deadline | TimerName::Decide | TimerName::Grace | TimerName::Call(_)) => {}
     }
     effects.sort();
     effects.dedup();
-    Needs {
-        effects,
-        hash_at: input.scope().map(|scope| scope.basis.version),
-    }
+    Needs { effects, hash_at: input.scope().map(|scope| scope.basis.version) }
 }

@@ -234,34 +234,17 @@ impl Invocation {
     /// What a message caused by the event at `basis` carries.
     pub fn scope(&self, basis: Basis) -> Scope {
         let (step, round) = self.turn();
-        let task_type = self
-            .run
-            .as_ref()
-            .map(|run| run.task_type.clone())
-            .unwrap_or_else(|| "".into());
-        Scope {
-            tenant: self.tenant.clone(),
-            invocation_id: self.id,
-            task_type,
-            step,
-            round,
-            basis,
-        }
+        let task_type = self.run.as_ref().map(|run| run.task_type.clone()).unwrap_or_else(|| "".into());
+        Scope { tenant: self.tenant.clone(), invocation_id: self.id, task_type, step, round, basis }
     }
 
     pub(crate) fn place(&self, step: Step, round: Round) -> PlanPlace<'_> {
-        PlanPlace {
-            tenant: &self.tenant,
-            invocation_id: self.id,
-            step,
-            round,
-        }
+        PlanPlace { tenant: &self.tenant, invocation_id: self.id, step, round }
     }
 
     /// Whether some started effect has no certain outcome.
     pub fn has_unresolved_effects(&self) -> bool {
-        self.execution()
-            .is_some_and(|execution| execution.calls.iter().any(|call| call.stage.is_unresolved()))
+        self.execution().is_some_and(|execution| execution.calls.iter().any(|call| call.stage.is_unresolved()))
     }
 }
 

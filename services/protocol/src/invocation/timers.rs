@@ -68,23 +68,14 @@ pub fn timers(invocation: &Invocation) -> Vec<Timer> {
     match &run.phase {
         Phase::Deciding(deciding) => {
             let due = deciding.asked_at.plus_ms(run.timing.decide_timeout_ms);
-            wanted.push(Timer {
-                name: TimerName::Decide,
-                due,
-            });
+            wanted.push(Timer { name: TimerName::Decide, due });
         }
-        Phase::Cancelling(cancelling) => wanted.push(Timer {
-            name: TimerName::Grace,
-            due: cancelling.grace_until,
-        }),
+        Phase::Cancelling(cancelling) => wanted.push(Timer { name: TimerName::Grace, due: cancelling.grace_until }),
         Phase::Executing(_) | Phase::Suspended(_) | Phase::Ended(_) => {}
     }
     let over = matches!(run.phase, Phase::Cancelling(_) | Phase::Ended(_));
     if let Some(due) = run.ends_at().filter(|_| !over) {
-        wanted.push(Timer {
-            name: TimerName::Deadline,
-            due,
-        });
+        wanted.push(Timer { name: TimerName::Deadline, due });
     }
     let Some(execution) = invocation.execution() else {
         return wanted;
@@ -96,21 +87,16 @@ pub fn timers(invocation: &Invocation) -> Vec<Timer> {
             Stage::Released { at } if !over => Some(at.plus_ms(timeout).plus_ms(slack)),
             Stage::Backoff { due, .. } if !over => Some(*due),
             Stage::Claimed(claim) => Some(claim.lease_until.plus_ms(timeout).plus_ms(slack)),
-            Stage::Unknown(unknown) => Some(
-                unknown
-                    .next_probe_at
-                    .unwrap_or_else(|| unknown.probed_at.plus_ms(timeout).plus_ms(slack)),
-            ),
+            Stage::Unknown(unknown) => {
+                Some(unknown.next_probe_at.unwrap_or_else(|| unknown.probed_at.plus_ms(timeout).plus_ms(slack)))
+            }
             Stage::Released { .. }
             | Stage::Backoff { .. }
             | Stage::Waiting
             | Stage::Unanswerable { .. }
             | Stage::Settled(_) => None,
         };
-        wanted.extend(due.map(|due| Timer {
-            name: TimerName::Call(planned.call_id),
-            due,
-        }));
+        wanted.extend(due.map(|due| Timer { name: TimerName::Call(planned.call_id), due }));
     }
     wanted
 }

@@ -19,11 +19,7 @@ pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignore
     }
     let round = deciding.round;
     if run(draft)?.ends_at().is_some_and(|end| draft.now >= end) {
-        return draft.end(
-            TerminalReason::DeadlineExceeded,
-            None,
-            "the time of the run was over before the decision",
-        );
+        return draft.end(TerminalReason::DeadlineExceeded, None, "the time of the run was over before the decision");
     }
     match &verdict.judgement {
         Judgement::DecisionFailed { message } => draft.end(TerminalReason::ModelError, None, message.clone()),
@@ -62,12 +58,7 @@ fn rejected(draft: &mut Draft, round: Round, findings: Vec<Finding>, evidence: &
     if !repair {
         return refuse(draft, round, findings, evidence, reason);
     }
-    draft.push(Fact::DecisionRejected {
-        round,
-        findings,
-        evidence: evidence.clone(),
-        repair,
-    })?;
+    draft.push(Fact::DecisionRejected { round, findings, evidence: evidence.clone(), repair })?;
     match overspent(run(draft)?) {
         Some((reason, detail)) => draft.end(reason, None, detail),
         None => Ok(()),
@@ -82,16 +73,8 @@ fn refuse(
     evidence: &ModelEvidence,
     reason: TerminalReason,
 ) -> Result<(), Ignored> {
-    let detail = findings
-        .first()
-        .map(|finding| format!("{}: {}", finding.path, finding.message))
-        .unwrap_or_default();
-    draft.push(Fact::DecisionRejected {
-        round,
-        findings,
-        evidence: evidence.clone(),
-        repair: false,
-    })?;
+    let detail = findings.first().map(|finding| format!("{}: {}", finding.path, finding.message)).unwrap_or_default();
+    draft.push(Fact::DecisionRejected { round, findings, evidence: evidence.clone(), repair: false })?;
     draft.end(reason, None, detail)
 }
 
@@ -115,19 +98,10 @@ fn plan_turn(
     spent.usage = spent.usage.plus(&evidence.usage);
     let refusal = |code, message: String| vec![Finding::new(code, "calls", message)];
     if let Some((reason, detail)) = overspent_by(&budget, &spent) {
-        return refuse(
-            draft,
-            round,
-            refusal(FindingCode::BudgetExceeded, detail),
-            evidence,
-            reason,
-        );
+        return refuse(draft, round, refusal(FindingCode::BudgetExceeded, detail), evidence, reason);
     }
     if calls > budget.max_tool_calls {
-        let message = format!(
-            "{calls} tool calls would be spent, and {} is the budget",
-            budget.max_tool_calls
-        );
+        let message = format!("{calls} tool calls would be spent, and {} is the budget", budget.max_tool_calls);
         let findings = refusal(FindingCode::BudgetExceeded, message);
         return refuse(draft, round, findings, evidence, TerminalReason::ToolBudgetExhausted);
     }
@@ -163,17 +137,12 @@ pub(super) fn finish(draft: &mut Draft) -> Result<(), Ignored> {
     let Some(outcomes) = outcomes else {
         return Ok(());
     };
-    let results = execution
-        .plan
-        .calls
-        .iter()
-        .zip(outcomes)
-        .map(|(call, outcome)| TurnResult {
-            call_id: call.call_id,
-            provider_call_id: call.provider_call_id.clone(),
-            tool: call.tool.clone(),
-            outcome,
-        });
+    let results = execution.plan.calls.iter().zip(outcomes).map(|(call, outcome)| TurnResult {
+        call_id: call.call_id,
+        provider_call_id: call.provider_call_id.clone(),
+        tool: call.tool.clone(),
+        outcome,
+    });
     let (results, decision) = (results.collect(), execution.plan.decision());
     let (round, evidence, mark) = (execution.round, execution.evidence.clone(), execution.mark);
     commit_turn(draft, round, decision, results, &evidence, Some(mark))?;

@@ -12,11 +12,7 @@ fn steps() -> impl Strategy<Value = Vec<(u8, u16, u16)>> {
 }
 
 fn pick<T: Clone>(list: &[T], n: u16) -> Option<T> {
-    if list.is_empty() {
-        None
-    } else {
-        list.get(usize::from(n) % list.len()).cloned()
-    }
+    if list.is_empty() { None } else { list.get(usize::from(n) % list.len()).cloned() }
 }
 
 fn calls(n: u16) -> Vec<AcceptedCall> {
@@ -32,18 +28,12 @@ fn calls(n: u16) -> Vec<AcceptedCall> {
 
 fn judgement(n: u16) -> Judgement {
     let evidence = evidence();
-    let accepted = |decision| Judgement::Accepted {
-        decision,
-        evidence: super::world::evidence(),
-    };
+    let accepted = |decision| Judgement::Accepted { decision, evidence: super::world::evidence() };
     match n % 16 {
         0 => accepted(AcceptedDecision::Final { answer: json!(n) }),
         1 => accepted(AcceptedDecision::CannotContinue { reason: "stuck".into() }),
         2 => Judgement::DecisionFailed { message: "down".into() },
-        3 => Judgement::Rejected {
-            findings: vec![Finding::new(FindingCode::UnknownTool, "calls", "no")],
-            evidence,
-        },
+        3 => Judgement::Rejected { findings: vec![Finding::new(FindingCode::UnknownTool, "calls", "no")], evidence },
         _ => accepted(AcceptedDecision::ToolCalls { calls: calls(n / 16) }),
     }
 }
@@ -51,38 +41,20 @@ fn judgement(n: u16) -> Judgement {
 fn attempt_outcome(n: u16) -> AttemptOutcome {
     match n % 6 {
         0 | 1 => committed("r1"),
-        2 => AttemptOutcome::Failed {
-            error: error(ErrorClass::BusinessRejected),
-        },
-        3 => AttemptOutcome::Failed {
-            error: error(ErrorClass::Unavailable),
-        },
-        4 => AttemptOutcome::NothingSent {
-            error: error(ErrorClass::Unavailable),
-        },
-        _ => AttemptOutcome::Unknown {
-            error: error(ErrorClass::OutcomeUnknown),
-        },
+        2 => AttemptOutcome::Failed { error: error(ErrorClass::BusinessRejected) },
+        3 => AttemptOutcome::Failed { error: error(ErrorClass::Unavailable) },
+        4 => AttemptOutcome::NothingSent { error: error(ErrorClass::Unavailable) },
+        _ => AttemptOutcome::Unknown { error: error(ErrorClass::OutcomeUnknown) },
     }
 }
 
 fn answer(n: u16) -> Answer {
     match n % 6 {
-        0 | 1 => Answer::Certain {
-            outcome: effect_committed("r1"),
-        },
-        2 => Answer::Certain {
-            outcome: EffectOutcome::Rejected {
-                error: error(ErrorClass::BusinessRejected),
-            },
-        },
+        0 | 1 => Answer::Certain { outcome: effect_committed("r1") },
+        2 => Answer::Certain { outcome: EffectOutcome::Rejected { error: error(ErrorClass::BusinessRejected) } },
         3 => Answer::NotApplied,
-        4 => Answer::Pending {
-            retry_after_ms: u64::from(n),
-        },
-        _ => Answer::Unanswerable {
-            why: "no endpoint".into(),
-        },
+        4 => Answer::Pending { retry_after_ms: u64::from(n) },
+        _ => Answer::Unanswerable { why: "no endpoint".into() },
     }
 }
 
@@ -121,10 +93,7 @@ fn input(world: &World, kind: u8, n: u16) -> Option<Input> {
         6 | 7 => Input::CallSettled(Box::new(settled(&dispatch?, attempt_outcome(n / 8)))),
         8 => Input::EffectAnswered(Box::new(answered(&pick(&queries, n)?, answer(n / 8)))),
         9 | 10 => Input::TimerFired(pick(&timers(&world.state), n)?.name),
-        _ if n % 4 == 0 => Input::Control(Control::Cancel {
-            actor: "ada".into(),
-            reason: "no".into(),
-        }),
+        _ if n % 4 == 0 => Input::Control(Control::Cancel { actor: "ada".into(), reason: "no".into() }),
         _ => Input::Control(Control::ResolveEffect {
             actor: "grace".into(),
             effect_key: pick(&queries, n)?.effect_key,

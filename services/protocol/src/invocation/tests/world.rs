@@ -16,13 +16,7 @@ pub struct World {
 }
 
 pub fn budget() -> Budget {
-    Budget {
-        max_steps: 4,
-        max_tool_calls: 6,
-        max_tokens: 1_000,
-        max_cost_micros: 1_000,
-        max_repeated_plan: 1,
-    }
+    Budget { max_steps: 4, max_tool_calls: 6, max_tokens: 1_000, max_cost_micros: 1_000, max_repeated_plan: 1 }
 }
 
 pub fn contract(tool: &str) -> ToolContract {
@@ -33,31 +27,15 @@ pub fn contract(tool: &str) -> ToolContract {
         query: true,
         tombstone: false,
         settle_ms: 500,
-        probe: ProbePolicy {
-            max_probes: 3,
-            base_ms: 100,
-            cap_ms: 1_000,
-        },
+        probe: ProbePolicy { max_probes: 3, base_ms: 100, cap_ms: 1_000 },
     });
     ToolContract {
         tool: tool.into(),
-        writes: if effect.is_some() {
-            vec![Template("order:{order}".into())]
-        } else {
-            vec![]
-        },
-        reads: if tool == "read_order" {
-            vec![Template("order:{order}".into())]
-        } else {
-            vec![]
-        },
+        writes: if effect.is_some() { vec![Template("order:{order}".into())] } else { vec![] },
+        reads: if tool == "read_order" { vec![Template("order:{order}".into())] } else { vec![] },
         effect,
         timeout_ms: 1_000,
-        retry: RetryPolicy {
-            max_attempts: 3,
-            base_ms: 100,
-            cap_ms: 1_000,
-        },
+        retry: RetryPolicy { max_attempts: 3, base_ms: 100, cap_ms: 1_000 },
         volatile: vec!["trace".into()],
         polling: false,
         independent: true,
@@ -65,15 +43,8 @@ pub fn contract(tool: &str) -> ToolContract {
 }
 
 pub fn call(id: &str, tool: &str, arguments: Value) -> AcceptedCall {
-    let call = ProposedCall {
-        provider_call_id: id.into(),
-        tool: tool.into(),
-        arguments,
-    };
-    AcceptedCall {
-        call,
-        contract: contract(tool),
-    }
+    let call = ProposedCall { provider_call_id: id.into(), tool: tool.into(), arguments };
+    AcceptedCall { call, contract: contract(tool) }
 }
 
 pub fn request() -> Request {
@@ -87,10 +58,7 @@ pub fn request() -> Request {
 pub fn profile() -> Profile {
     Profile {
         budget: budget(),
-        ceiling: Budget {
-            max_steps: 10,
-            ..budget()
-        },
+        ceiling: Budget { max_steps: 10, ..budget() },
         timing: Timing::default(),
         tools: vec![LOOKUP.into(), REFUND.into(), "read_order".into()],
         digest: Digest::of("profile", &[]),
@@ -101,12 +69,7 @@ impl World {
     pub fn new() -> Self {
         let request = request();
         let state = Invocation::absent(request.tenant, request.invocation_id);
-        Self {
-            state,
-            events: vec![],
-            out: vec![],
-            now: Timestamp(1_000),
-        }
+        Self { state, events: vec![], out: vec![], now: Timestamp(1_000) }
     }
 
     /// A run that has been admitted.
@@ -124,8 +87,7 @@ impl World {
             state = apply(state, event).expect("handle yields only what apply takes");
         }
         self.state = state;
-        self.out
-            .extend(emit(&self.state, &events).into_iter().map(|outgoing| outgoing.message));
+        self.out.extend(emit(&self.state, &events).into_iter().map(|outgoing| outgoing.message));
         let names = events.iter().map(|event| event.fact.name()).collect();
         self.events.extend(events);
         Ok(names)
@@ -133,20 +95,19 @@ impl World {
 
     pub fn request(&mut self, request: Request) -> Result<Vec<&'static str>, Ignored> {
         let digest = request.digest();
-        let requested_at = self.now;
-        self.input(Input::Requested {
-            request: Box::new(request),
+        let requested_at = request.requested_at.unwrap_or(self.now);
+        let profile = Some(profile());
+        self.input(Input::Requested(Box::new(Requested {
+            request,
             digest,
             requested_at,
-            profile: Some(Box::new(profile())),
-        })
+            profile,
+            horizon_ms: 1_000_000,
+        })))
     }
 
     pub fn cancel(&mut self) -> Result<Vec<&'static str>, Ignored> {
-        self.input(Input::Control(Control::Cancel {
-            actor: "ada".into(),
-            reason: "changed my mind".into(),
-        }))
+        self.input(Input::Control(Control::Cancel { actor: "ada".into(), reason: "changed my mind".into() }))
     }
 
     pub fn fire(&mut self, name: TimerName) -> Result<Vec<&'static str>, Ignored> {
@@ -208,26 +169,17 @@ impl World {
 
     pub fn plan(&mut self, calls: Vec<AcceptedCall>) -> Result<Vec<&'static str>, Ignored> {
         let decision = AcceptedDecision::ToolCalls { calls };
-        self.judge(Judgement::Accepted {
-            decision,
-            evidence: evidence(),
-        })
+        self.judge(Judgement::Accepted { decision, evidence: evidence() })
     }
 
     pub fn answer(&mut self, answer: Value) -> Result<Vec<&'static str>, Ignored> {
         let decision = AcceptedDecision::Final { answer };
-        self.judge(Judgement::Accepted {
-            decision,
-            evidence: evidence(),
-        })
+        self.judge(Judgement::Accepted { decision, evidence: evidence() })
     }
 
     pub fn reject(&mut self, code: FindingCode) -> Result<Vec<&'static str>, Ignored> {
         let findings = vec![Finding::new(code, "calls[0]", "no")];
-        self.judge(Judgement::Rejected {
-            findings,
-            evidence: evidence(),
-        })
+        self.judge(Judgement::Rejected { findings, evidence: evidence() })
     }
 
     pub fn claim(&mut self, dispatch: &ToolCallDispatched) -> Result<Vec<&'static str>, Ignored> {
@@ -244,10 +196,6 @@ impl World {
 
     pub fn say(&mut self, query: &EffectQueried, answer: Answer) -> Result<Vec<&'static str>, Ignored> {
         self.input(Input::EffectAnswered(Box::new(answered(query, answer))))
-    }
-
-    pub fn phase(&self) -> &Phase {
-        self.state.phase().expect("admitted")
     }
 
     pub fn entry(&self) -> LedgerEntry {
@@ -281,20 +229,13 @@ pub fn evidence() -> ModelEvidence {
     ModelEvidence {
         response_id: "r".into(),
         model: "scripted".into(),
-        usage: Usage {
-            input_tokens: 10,
-            output_tokens: 5,
-            cost_micros: 7,
-        },
+        usage: Usage { input_tokens: 10, output_tokens: 5, cost_micros: 7 },
         context_digest: Digest::of("context", &[]),
     }
 }
 
 pub fn receipt(id: &str) -> Receipt {
-    Receipt {
-        effect_id: id.into(),
-        body_digest: Digest::of("body", &[id.as_bytes()]),
-    }
+    Receipt { effect_id: id.into(), body_digest: Digest::of("body", &[id.as_bytes()]) }
 }
 
 pub fn ok(output: Value) -> AttemptOutcome {
@@ -302,17 +243,11 @@ pub fn ok(output: Value) -> AttemptOutcome {
 }
 
 pub fn committed(id: &str) -> AttemptOutcome {
-    AttemptOutcome::Succeeded {
-        output: json!({"refund": id}),
-        receipt: Some(receipt(id)),
-    }
+    AttemptOutcome::Succeeded { output: json!({"refund": id}), receipt: Some(receipt(id)) }
 }
 
 pub fn effect_committed(id: &str) -> EffectOutcome {
-    EffectOutcome::Committed {
-        receipt: Some(receipt(id)),
-        output: json!({"refund": id}),
-    }
+    EffectOutcome::Committed { receipt: Some(receipt(id)), output: json!({"refund": id}) }
 }
 
 pub fn error(class: ErrorClass) -> CallError {
