@@ -131,7 +131,7 @@ fn json_finding(error: &JsonError) -> Finding {
     let code = match error {
         JsonError::Oversize { .. } | JsonError::TooManyNodes(_) => FindingCode::TooLarge,
         JsonError::TooDeep(_) => FindingCode::TooDeep,
-        JsonError::DuplicateKey(_) | JsonError::Malformed(_) => FindingCode::Malformed,
+        JsonError::DuplicateKey(_) | JsonError::InexactInteger(_) | JsonError::Malformed(_) => FindingCode::Malformed,
     };
     Finding::new(code, "", error.to_string())
 }
@@ -144,7 +144,7 @@ struct Fields<'f> {
 
 impl Fields<'_> {
     fn required(&mut self, name: &str) -> Option<Value> {
-        let value = self.object.remove(name);
+        let value = self.object.remove(name).filter(|value| !value.is_null());
         if value.is_none() {
             self.findings.push(Finding::new(FindingCode::Malformed, name, "is required"));
         }

@@ -218,7 +218,7 @@ impl Digest {
 
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
         for (i, byte) in bytes.iter_mut().enumerate() {

@@ -33,9 +33,15 @@ pub enum JsonError {
     TooManyNodes(usize),
     #[error("the key `{0}` stands twice in one object")]
     DuplicateKey(String),
+    /// I-JSON (RFC 7493) and the canonical form know numbers as doubles: two such integers could become one.
+    #[error("the integer {0} is not exact in JSON; send it as text")]
+    InexactInteger(String),
     #[error("not JSON: {0}")]
     Malformed(String),
 }
+
+/// The largest integer that a double, and so the canonical form, tells from its neighbours: 2^53 - 1.
+pub const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
 /// Parses a document within its limits.
 pub fn parse_bounded(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError> {
@@ -88,6 +94,13 @@ impl Bounded<'_> {
         Ok(Bounded { depth: self.depth + 1, guard: self.guard })
     }
 
+    fn exact<E: de::Error>(&mut self, magnitude: u64, number: &dyn fmt::Display) -> Result<(), E> {
+        match magnitude <= MAX_EXACT_INTEGER {
+            true => Ok(()),
+            false => Err(self.break_off(JsonError::InexactInteger(number.to_string()))),
+        }
+    }
+
     fn count<E: de::Error>(&mut self) -> Result<(), E> {
         self.guard.nodes += 1;
         if self.guard.nodes > self.guard.limits.nodes {
@@ -121,11 +134,13 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         Ok(Value::Bool(value))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
+    fn visit_i64<E: de::Error>(mut self, value: i64) -> Result<Value, E> {
+        self.exact(value.unsigned_abs(), &value)?;
         Ok(value.into())
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
+    fn visit_u64<E: de::Error>(mut self, value: u64) -> Result<Value, E> {
+        self.exact(value, &value)?;
         Ok(value.into())
     }
 
@@ -184,6 +199,8 @@ mod tests {
         assert_eq!(refuse("[[[[1]]]]"), JsonError::TooDeep(3));
         assert_eq!(refuse("[1,2,3,4,5,6,7,8]"), JsonError::TooManyNodes(8));
         assert_eq!(refuse(r#"{"a":1,"a":2}"#), JsonError::DuplicateKey("a".into()));
+        assert_eq!(refuse("9007199254740993"), JsonError::InexactInteger("9007199254740993".into()));
+        assert_eq!(refuse("-9007199254740992"), JsonError::InexactInteger("-9007199254740992".into()));
         assert!(matches!(refuse("1 2"), JsonError::Malformed(_)));
         assert!(matches!(refuse(""), JsonError::Malformed(_)));
     }
