@@ -95,7 +95,7 @@ fn a_field_of_the_wrong_type_is_named_with_what_it_must_be() {
     );
     assert_refused(with(json!({"budget": {"max_steps": -1}})), InvalidRequest, "budget.max_steps", "from 0 to");
     assert_refused(with(json!({"budget": {"max_steps": 0}})), InvalidRequest, "budget.max_steps", "at least 1");
-    assert_refused(with(json!({"budget": {"max_tokens": u64::MAX}})), InvalidRequest, "budget.max_tokens", "from 0 to");
+    assert_refused(with(json!({"budget": {"max_tokens": u64::MAX}})), InvalidRequest, "budget.max_tokens", "not exact");
     assert_refused(with(json!({"budget": 7})), Malformed, "budget", "must be a JSON object");
     assert_refused(with(json!({"tools": ["a", 1]})), Malformed, "tools[1]", "must be a text");
     assert_refused(with(json!({"labels": {"team": 1}})), Malformed, "labels.team", "must be a text");

@@ -251,7 +251,11 @@ pub fn json_rejection(field: &str, error: &JsonError) -> Rejection {
     let code = match error {
         JsonError::Oversize { .. } => DeadLetterCode::Oversize,
         JsonError::TooDeep(_) | JsonError::TooManyNodes(_) => DeadLetterCode::TooDeep,
-        JsonError::DuplicateKey(_) | JsonError::InexactInteger(_) | JsonError::Malformed(_) => DeadLetterCode::Malformed,
+        JsonError::DuplicateKey(_) | JsonError::Malformed(_) => DeadLetterCode::Malformed,
+        JsonError::InexactInteger { path, .. } => {
+            let field = [field, path].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
+            return Rejection::new(DeadLetterCode::InvalidRequest, field, bounded(error));
+        }
     };
     Rejection::new(code, field, bounded(error))
 }

@@ -131,7 +131,9 @@ fn json_finding(error: &JsonError) -> Finding {
     let code = match error {
         JsonError::Oversize { .. } | JsonError::TooManyNodes(_) => FindingCode::TooLarge,
         JsonError::TooDeep(_) => FindingCode::TooDeep,
-        JsonError::DuplicateKey(_) | JsonError::InexactInteger(_) | JsonError::Malformed(_) => FindingCode::Malformed,
+        JsonError::DuplicateKey(_) | JsonError::InexactInteger { .. } | JsonError::Malformed(_) => {
+            FindingCode::Malformed
+        }
     };
     Finding::new(code, "", error.to_string())
 }

@@ -34,8 +34,8 @@ pub enum JsonError {
     #[error("the key `{0}` stands twice in one object")]
     DuplicateKey(String),
     /// I-JSON (RFC 7493) and the canonical form know numbers as doubles: two such integers could become one.
-    #[error("the integer {0} is not exact in JSON; send it as text")]
-    InexactInteger(String),
+    #[error("the integer {number} is not exact in JSON; send it as text")]
+    InexactInteger { path: String, number: String },
     #[error("not JSON: {0}")]
     Malformed(String),
 }
@@ -48,7 +48,7 @@ pub fn parse_bounded(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonErro
     if bytes.len() > limits.bytes {
         return Err(JsonError::Oversize { bytes: bytes.len(), limit: limits.bytes });
     }
-    let mut guard = Guard { limits, nodes: 0, broken: None };
+    let mut guard = Guard { limits, nodes: 0, path: Vec::new(), broken: None };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = Bounded { guard: &mut guard, depth: 0 }.deserialize(&mut deserializer);
     let parsed = parsed.and_then(|value| deserializer.end().map(|()| value));
@@ -72,6 +72,7 @@ pub fn canonical_digest(domain: &str, value: &Value) -> Digest {
 struct Guard {
     limits: JsonLimits,
     nodes: usize,
+    path: Vec<String>,
     broken: Option<JsonError>,
 }
 
@@ -97,7 +98,10 @@ impl Bounded<'_> {
     fn exact<E: de::Error>(&mut self, magnitude: u64, number: &dyn fmt::Display) -> Result<(), E> {
         match magnitude <= MAX_EXACT_INTEGER {
             true => Ok(()),
-            false => Err(self.break_off(JsonError::InexactInteger(number.to_string()))),
+            false => {
+                let (path, number) = (self.guard.path.join("."), number.to_string());
+                Err(self.break_off(JsonError::InexactInteger { path, number }))
+            }
         }
     }
 
@@ -158,10 +162,15 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(value) = seq.next_element_seed(self.enter()?)? {
-            list.push(value);
+        loop {
+            self.guard.path.push(list.len().to_string());
+            let value = seq.next_element_seed(self.enter()?)?;
+            self.guard.path.pop();
+            match value {
+                Some(value) => list.push(value),
+                None => return Ok(Value::Array(list)),
+            }
         }
-        Ok(Value::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Value, A::Error> {
@@ -171,7 +180,9 @@ impl<'de> Visitor<'de> for Bounded<'_> {
             if object.contains_key(&key) {
                 return Err(self.break_off(JsonError::DuplicateKey(key)));
             }
+            self.guard.path.push(key.clone());
             let value = map.next_value_seed(self.enter()?)?;
+            self.guard.path.pop();
             object.insert(key, value);
         }
         Ok(Value::Object(object))
@@ -199,8 +210,9 @@ mod tests {
         assert_eq!(refuse("[[[[1]]]]"), JsonError::TooDeep(3));
         assert_eq!(refuse("[1,2,3,4,5,6,7,8]"), JsonError::TooManyNodes(8));
         assert_eq!(refuse(r#"{"a":1,"a":2}"#), JsonError::DuplicateKey("a".into()));
-        assert_eq!(refuse("9007199254740993"), JsonError::InexactInteger("9007199254740993".into()));
-        assert_eq!(refuse("-9007199254740992"), JsonError::InexactInteger("-9007199254740992".into()));
+        let inexact = |path: &str, number: &str| JsonError::InexactInteger { path: path.into(), number: number.into() };
+        assert_eq!(refuse("9007199254740993"), inexact("", "9007199254740993"));
+        assert_eq!(refuse(r#"{"a":[1,-9007199254740992]}"#), inexact("a.1", "-9007199254740992"));
         assert!(matches!(refuse("1 2"), JsonError::Malformed(_)));
         assert!(matches!(refuse(""), JsonError::Malformed(_)));
     }

@@ -1,0 +1,161 @@
+//! The tool registry (`tools.yaml`): the only place where an endpoint, an effect class or a key rule may come from (S6).
+
+use std::collections::BTreeMap;
+
+use protocol::{EffectContract, RetryPolicy, Template, ToolContract, ToolName};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolsFile {
+    pub tools: Vec<Tool>,
+}
+
+/// One tool.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    pub name: ToolName,
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema 2020-12 of the arguments; unknown fields are refused unless it allows them.
+    pub arguments: Value,
+    /// Absent for a read.
+    #[serde(default)]
+    pub effect: Option<EffectContract>,
+    #[serde(default)]
+    pub reads: Vec<Template>,
+    #[serde(default)]
+    pub writes: Vec<Template>,
+    #[serde(default = "default_timeout_ms")]
+    pub timeout_ms: u64,
+    #[serde(default)]
+    pub retry: RetryPolicy,
+    #[serde(default)]
+    pub volatile: Vec<String>,
+    #[serde(default)]
+    pub polling: bool,
+    #[serde(default = "yes")]
+    pub independent: bool,
+    /// The largest output kept, in bytes.
+    #[serde(default = "default_max_output_bytes")]
+    pub max_output_bytes: usize,
+    pub run: ToolKind,
+}
+
+fn default_timeout_ms() -> u64 {
+    10_000
+}
+
+fn default_max_output_bytes() -> usize {
+    16 * 1024
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How a tool is called.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields, tag = "kind")]
+pub enum ToolKind {
+    Http {
+        endpoint: Endpoint,
+        /// Where its owner answers for an Effect Key.
+        #[serde(default)]
+        reconcile: Option<ReconcileEndpoint>,
+    },
+    /// Answers from a table in the registry by the value of one argument; needs no service.
+    Lookup {
+        /// The argument that names the row.
+        argument: String,
+        rows: BTreeMap<String, Value>,
+        #[serde(default)]
+        delay_ms: u64,
+    },
+}
+
+/// A JSON-over-HTTP call: the arguments are the body, the JSON answer is the output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    #[serde(default = "post")]
+    pub method: String,
+    pub url: String,
+}
+
+fn post() -> String {
+    "POST".to_owned()
+}
+
+/// `GET {url}/{effect_key}`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReconcileEndpoint {
+    pub url: String,
+    #[serde(default = "default_reconcile_timeout_ms")]
+    pub timeout_ms: u64,
+}
+
+fn default_reconcile_timeout_ms() -> u64 {
+    5_000
+}
+
+impl Tool {
+    /// What the protocol needs to know of this tool.
+    pub fn contract(&self) -> ToolContract {
+        ToolContract {
+            tool: self.name.clone(),
+            effect: self.effect.clone(),
+            reads: self.reads.clone(),
+            writes: self.writes.clone(),
+            timeout_ms: self.timeout_ms,
+            retry: self.retry,
+            volatile: self.volatile.clone(),
+            polling: self.polling,
+            independent: self.independent,
+        }
+    }
+}
+
+impl ToolsFile {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        for (i, tool) in self.tools.iter().enumerate() {
+            let mut problem = |field: &str, message: String| {
+                problems.push(format!("tools.yaml: tools[{i}] ({}): {field}: {message}", tool.name));
+            };
+            if self.tools[..i].iter().any(|other| other.name == tool.name) {
+                problem("name", "stands twice".to_owned());
+            }
+            if !tool.arguments.is_object() {
+                problem("arguments", "must be a JSON Schema: an object".to_owned());
+            }
+            if tool.timeout_ms == 0 {
+                problem("timeout_ms", "must be at least 1".to_owned());
+            }
+            if tool.effect.is_none() && !tool.writes.is_empty() {
+                problem("writes", "a tool that writes has an effect; declare `effect` with its `key`".to_owned());
+            }
+            match &tool.run {
+                ToolKind::Http { endpoint, reconcile } => {
+                    let urls = std::iter::once(("run.endpoint.url", &endpoint.url))
+                        .chain(reconcile.iter().map(|reconcile| ("run.reconcile.url", &reconcile.url)));
+                    for (field, url) in urls {
+                        if !url.starts_with("http://") && !url.starts_with("https://") {
+                            problem(field, format!("`{url}` must start with http:// or https://"));
+                        }
+                    }
+                    if tool.effect.as_ref().is_some_and(|effect| effect.query) && reconcile.is_none() {
+                        let message = "the owner can be asked (`effect.query: true`), so say where";
+                        problem("run.reconcile", message.to_owned());
+                    }
+                }
+                ToolKind::Lookup { .. } if tool.effect.is_some() => {
+                    problem("run", "a lookup has no effect".to_owned());
+                }
+                ToolKind::Lookup { .. } => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The handler: all records queued for one invocation become one commit.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chassis::registry::Registry;
+use chassis::{Failure, Handler, Metrics, Reply, names};
+use protocol::{Ignored, Input};
+use schemas::{Codec, DeadLetterCode, Inbound, Rejection};
+use store::{Address, DecideError, Decided, Decider, Error, Refusal};
+
+use crate::ingest::Ingest;
+use crate::relay;
+
+/// Decides on requests, controls, verdicts, results and resolutions.
+pub struct CommitterHandler {
+    decider: Decider,
+    codec: Arc<Codec>,
+    ingest: Ingest,
+    metrics: Metrics,
+}
+
+impl CommitterHandler {
+    /// `horizon_ms`: how long requests are remembered (`retention.evidence`).
+    pub fn new(
+        decider: Decider,
+        codec: Arc<Codec>,
+        registry: Arc<Registry>,
+        horizon_ms: u64,
+        metrics: Metrics,
+    ) -> Self {
+        let ingest = Ingest::new(codec.clone(), registry, horizon_ms);
+        Self { decider, codec, ingest, metrics }
+    }
+
+    /// The full names of the topics to consume.
+    pub fn topics(&self) -> Vec<String> {
+        self.ingest.topics()
+    }
+
+    /// Decides what one invocation's records do, and adds what must be said to the reply.
+    async fn decide(&self, address: &Address, records: &[(usize, Input)], reply: &mut Reply) -> Result<(), Failure> {
+        let inputs: Vec<Input> = records.iter().map(|(_, input)| input.clone()).collect();
+        let decided = self.decider.decide(address, &inputs).await.map_err(failure)?;
+        count(&self.metrics, &decided);
+        for ((index, input), outcome) in records.iter().zip(&decided.outcomes) {
+            if let Some(rejection) = outcome.as_ref().err().and_then(|refusal| rejection(input, refusal)) {
+                reply.rejected.push((*index, rejection));
+            }
+        }
+        relay::say(reply, decided)
+    }
+}
+
+#[async_trait]
+impl Handler for CommitterHandler {
+    /// The Invocation ID: every message of an invocation has it as its key. A request that names it only in its value
+    /// is decided under its own key, which is as good: the version check orders commits.
+    fn order_key(&self, record: &Inbound) -> Vec<u8> {
+        record.key.clone().unwrap_or_default()
+    }
+
+    async fn handle(&self, batch: &[Inbound]) -> Result<Reply, Failure> {
+        self.codec.learn(batch).await.map_err(|error| Failure::Unavailable(error.to_string()))?;
+        let mut reply = Reply::default();
+        let mut groups: Vec<(Address, Vec<(usize, Input)>)> = Vec::new();
+        for (index, record) in batch.iter().enumerate() {
+            match self.ingest.input(record) {
+                Err(rejection) => reply.rejected.push((index, rejection)),
+                Ok((address, input)) => match groups.iter_mut().find(|(known, _)| *known == address) {
+                    Some((_, inputs)) => inputs.push((index, input)),
+                    None => groups.push((address, vec![(index, input)])),
+                },
+            }
+        }
+        for (address, inputs) in &groups {
+            self.decide(address, inputs, &mut reply).await?;
+        }
+        reply.rejected.sort_by_key(|(index, _)| *index);
+        Ok(reply)
+    }
+
+    fn acknowledged(&self, receipt: Box<dyn std::any::Any + Send>) {
+        self.decider.store.acknowledge(relay::references(receipt));
+    }
+}
+
+/// Counts every input once: applied, or ignored by reason (I17).
+pub(crate) fn count(metrics: &Metrics, decided: &Decided) {
+    for outcome in &decided.outcomes {
+        match outcome {
+            Ok(events) => {
+                metrics.count(names::APPLIED, &[]);
+                metrics.add("turnwright.events", events.len() as u64, &[]);
+                for event in events {
+                    if let protocol::Fact::EffectConflict { effect_key, .. } = &event.fact {
+                        metrics.count("turnwright.effect_conflicts", &[]);
+                        tracing::error!(%effect_key, "an owner contradicts the recorded outcome of an effect");
+                    }
+                }
+            }
+            Err(Refusal::Kept) => metrics.count(names::APPLIED, &[]),
+            Err(Refusal::OverQuota) => metrics.count(names::IGNORED, &[("reason", "over_quota")]),
+            Err(Refusal::Ignored(ignored)) => {
+                metrics.count(names::IGNORED, &[("reason", ignored.as_str())]);
+                if let Ignored::LostCommit(basis) = ignored {
+                    metrics.count("turnwright.frozen", &[]);
+                    tracing::error!(version = %basis.version, "the store lost a commit: the invocation is frozen");
+                }
+            }
+        }
+    }
+    if decided.conflicts > 0 {
+        metrics.add("turnwright.commit_conflicts", u64::from(decided.conflicts), &[]);
+    }
+}
+
+/// What a caller's record is told when it changed nothing; everything else is only counted.
+fn rejection(input: &Input, refusal: &Refusal) -> Option<Rejection> {
+    let reject = |code, field: &str, message: &str| Some(Rejection::new(code, field, message));
+    match (input, refusal) {
+        (Input::Requested(_), Refusal::Ignored(Ignored::Conflict)) => reject(
+            DeadLetterCode::RequestConflict,
+            "invocation_id",
+            "another request has this ID; a new task needs a new ID, and the same task the same fields",
+        ),
+        (Input::Requested(_), Refusal::Ignored(Ignored::ExpiredRequest)) => reject(
+            DeadLetterCode::ExpiredRequest,
+            "requested_at",
+            "older than the horizon in which requests are remembered; send it anew under a new ID if it never ran",
+        ),
+        (Input::Requested(_), Refusal::Ignored(Ignored::FutureRequest)) => reject(
+            DeadLetterCode::InvalidRequest,
+            "requested_at",
+            "more than 5 minutes in the future; check the producer's clock",
+        ),
+        (Input::Control(_), Refusal::Ignored(Ignored::UnknownInvocation)) => {
+            reject(DeadLetterCode::UnknownInvocation, "invocation_id", "no such invocation")
+        }
+        (_, Refusal::OverQuota) => reject(
+            DeadLetterCode::QuotaExceeded,
+            "invocation_id",
+            "too many cancels of this tenant wait for their requests; send the request first",
+        ),
+        (_, Refusal::Ignored(_) | Refusal::Kept) => None,
+    }
+}
+
+/// What the chassis does about a decision that could not be made.
+pub(crate) fn failure(error: DecideError) -> Failure {
+    match error {
+        DecideError::Store(Error::Retryable(why)) => Failure::Unavailable(why),
+        DecideError::Store(Error::Refused(why)) => Failure::Unavailable(why),
+        DecideError::Store(error @ Error::Corrupt(_)) => Failure::Retry(error.to_string()),
+        DecideError::Unencodable(why) => Failure::Reject(Rejection::new(DeadLetterCode::Oversize, "", why)),
+        error @ (DecideError::Contended(_) | DecideError::Bug(_)) => Failure::Retry(error.to_string()),
+    }
+}
+
+/// What the chassis does about a store call that failed.
+pub(crate) fn store_failure(error: Error) -> Failure {
+    failure(DecideError::Store(error))
+}

@@ -1,0 +1,21 @@
+//! Folds every input of an invocation into its committed events, and relays the outbox: the fast path answers with what
+//! a commit must say, the sweeper publishes what a crash left behind.
+
+mod config;
+mod handler;
+mod ingest;
+mod leases;
+mod relay;
+mod republish;
+mod retention;
+mod sweeper;
+mod timers;
+
+pub use config::CommitterConfig;
+pub use handler::CommitterHandler;
+pub use leases::Leases;
+pub use relay::{OutboxEncoder, outbound};
+pub use republish::ClusterWatch;
+pub use retention::Expiry;
+pub use sweeper::{Flush, Sweeper};
+pub use timers::Timers;

@@ -1,0 +1,418 @@
+//! Load → handle → commit, in one place for every service that commits. Nothing else writes an invocation.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use protocol::{
+    Basis, EffectKey, Event, Ignored, Input, Invocation, Ledger, LedgerEntry, Needs, Outgoing, Phase, TimerName,
+    Timestamp, Version, apply, emit, handle, needs, timers, wants_whole_ledger,
+};
+
+use crate::{
+    Address, Commit, Committed, Entries, EntryWrite, Error, EventRecord, IndexEntry, Loaded, OutboxEntry, OutboxRef,
+    Snapshot, Standing, Store, TimerChange, Tombstone,
+};
+
+/// Turns a message of the protocol into what the outbox keeps and the relay publishes.
+pub trait Encode: Send + Sync {
+    /// An error says which message no record can hold, and why; nothing is committed then.
+    fn encode(&self, outgoing: &Outgoing, at: Timestamp) -> Result<Vec<u8>, String>;
+}
+
+/// Load → handle → commit.
+#[derive(Clone)]
+pub struct Decider {
+    pub store: Arc<dyn Store>,
+    pub encode: Arc<dyn Encode>,
+    /// How many early Cancels a tenant may have waiting in one shard.
+    pub stub_quota: u32,
+}
+
+/// Immediate repetitions after a conflict, before the caller backs off.
+pub const MAX_CONFLICTS: u32 = 16;
+/// How many early Cancels a tenant may have waiting in one shard, unless configured otherwise.
+pub const DEFAULT_STUB_QUOTA: u32 = 1_000;
+
+/// What came of some inputs.
+#[derive(Debug)]
+pub struct Decided {
+    /// One per input, in order: the events it caused, or why it caused none.
+    pub outcomes: Vec<Result<Vec<Event>, Refusal>>,
+    /// What must be published because of it. Without a reference the entry is left to the sweeper to delete.
+    pub outbox: Vec<(Option<OutboxRef>, OutboxEntry)>,
+    /// Conflicts met on the way, for the metric.
+    pub conflicts: u32,
+}
+
+/// Why an input caused no event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    Ignored(Ignored),
+    /// An early Cancel was kept as a stub.
+    Kept,
+    /// The tenant has too many early Cancels waiting.
+    OverQuota,
+}
+
+/// Why no decision could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// Too many conflicts in a row: back off and come again.
+    #[error("{0} conflicts in a row")]
+    Contended(u32),
+    /// What the commit would have to say does not fit a record.
+    #[error("a message of this commit cannot be published: {0}")]
+    Unencodable(String),
+    /// A bug: the core refused its own decision.
+    #[error("the protocol contradicts itself: {0}")]
+    Bug(String),
+}
+
+/// An invocation as loaded, ready to decide on.
+struct Loading {
+    state: Invocation,
+    now: Timestamp,
+    expected: Option<Version>,
+    frozen: bool,
+    tombstone: Option<Tombstone>,
+}
+
+impl Decider {
+    pub fn new(store: Arc<dyn Store>, encode: Arc<dyn Encode>) -> Self {
+        Self { store, encode, stub_quota: DEFAULT_STUB_QUOTA }
+    }
+
+    /// The invocation as it is committed, without its ledger; absent when nothing but a stub or a tombstone is stored.
+    pub async fn peek(&self, address: &Address) -> Result<(Invocation, Timestamp), Error> {
+        let loaded = self.store.load(address, &Entries::Keys(Vec::new()), None).await?;
+        let loading = decode(address, loaded, Some(BTreeSet::new()), None)?;
+        Ok((loading.state, loading.now))
+    }
+
+    /// Applies these inputs to one invocation, in order, in as few commits as may be.
+    pub async fn decide(&self, address: &Address, inputs: &[Input]) -> Result<Decided, DecideError> {
+        let mut decided = Decided { outcomes: Vec::new(), outbox: Vec::new(), conflicts: 0 };
+        let mut all_entries = false;
+        while decided.outcomes.len() < inputs.len() {
+            let rest = &inputs[decided.outcomes.len()..];
+            match self.round(address, rest, all_entries).await? {
+                Round::Done(outcomes, outbox) => {
+                    decided.outcomes.extend(outcomes);
+                    decided.outbox.extend(outbox);
+                    all_entries = false;
+                }
+                Round::WholeLedger => all_entries = true,
+                Round::Conflict => {
+                    decided.conflicts += 1;
+                    if decided.conflicts > MAX_CONFLICTS {
+                        return Err(DecideError::Contended(decided.conflicts));
+                    }
+                }
+            }
+        }
+        Ok(decided)
+    }
+
+    async fn round(&self, address: &Address, inputs: &[Input], all: bool) -> Result<Round, DecideError> {
+        let loading = self.load(address, inputs, all).await?;
+        if loading.frozen {
+            return Ok(Round::nothing(inputs.iter().map(|_| Refusal::Ignored(Ignored::Frozen))));
+        }
+        if let Some(tombstone) = &loading.tombstone {
+            return Ok(Round::nothing(inputs.iter().map(|input| Refusal::Ignored(after_expiry(tombstone, input)))));
+        }
+        let draft = match self.fold(address, &loading, inputs).await? {
+            Ok(draft) => draft,
+            Err(basis) => {
+                self.store.freeze(address, basis).await?;
+                let lost = Refusal::Ignored(Ignored::LostCommit(basis));
+                return Ok(Round::Done(vec![Err(lost)], Vec::new()));
+            }
+        };
+        if draft.events.is_empty() && draft.stub.is_none() {
+            return Ok(Round::Done(draft.outcomes, Vec::new()));
+        }
+        let effects = draft.state.run.as_ref().map(|run| run.effects).unwrap_or_default();
+        if wants_whole_ledger(&draft.events) && effects > 0 && !draft.state.ledger.is_complete() {
+            return Ok(Round::WholeLedger);
+        }
+        self.commit(address, &loading, draft).await
+    }
+
+    async fn load(&self, address: &Address, inputs: &[Input], all: bool) -> Result<Loading, Error> {
+        let hash_at = inputs.first().and_then(Input::scope).map(|scope| scope.basis.version);
+        let absent = Invocation::absent(address.tenant.clone(), address.id);
+        let mut keys = all_needs(&absent, inputs);
+        loop {
+            let entries = match all {
+                true => Entries::All,
+                false => Entries::Keys(keys.iter().cloned().collect()),
+            };
+            let loaded = self.store.load(address, &entries, hash_at).await?;
+            let loading = decode(address, loaded, (!all).then(|| keys.clone()), hash_at)?;
+            let wanted = all_needs(&loading.state, inputs);
+            if all || wanted.is_subset(&keys) {
+                return Ok(loading);
+            }
+            keys.extend(wanted);
+        }
+    }
+
+    /// Decides each input on the state the ones before it have made. `Err` is the basis that proves a lost commit.
+    async fn fold(
+        &self,
+        address: &Address,
+        loading: &Loading,
+        inputs: &[Input],
+    ) -> Result<Result<Draft, Basis>, DecideError> {
+        let mut draft = Draft { state: loading.state.clone(), events: Vec::new(), outcomes: Vec::new(), stub: None };
+        for input in inputs {
+            self.learn_hash(address, loading, &mut draft.state, input).await?;
+            match handle(&draft.state, input, loading.now) {
+                Ok(events) => {
+                    for event in &events {
+                        let state = std::mem::replace(&mut draft.state, loading.state.clone());
+                        draft.state = apply(state, event).map_err(|error| DecideError::Bug(error.to_string()))?;
+                    }
+                    draft.events.extend(events.iter().cloned());
+                    draft.outcomes.push(Ok(events));
+                }
+                Err(Ignored::LostCommit(basis)) if draft.outcomes.is_empty() => return Ok(Err(basis)),
+                // What came before it is committed first; then it is decided on a fresh load.
+                Err(Ignored::LostCommit(_) | Ignored::NotLoaded(_)) if !draft.outcomes.is_empty() => {
+                    return Ok(Ok(draft));
+                }
+                Err(Ignored::OvertakesRequest) if draft.events.is_empty() => {
+                    draft.stub = stub(&draft.state, input);
+                    draft.outcomes.push(Err(Refusal::Kept));
+                    return Ok(Ok(draft));
+                }
+                Err(Ignored::Refused(error)) => return Err(DecideError::Bug(error.to_string())),
+                Err(Ignored::NotLoaded(error)) => return Err(DecideError::Bug(error.to_string())),
+                Err(ignored) => draft.outcomes.push(Err(Refusal::Ignored(ignored))),
+            }
+        }
+        Ok(Ok(draft))
+    }
+
+    /// The load brought one event's hash along; inputs with another basis get theirs here. Events never change, so a
+    /// separate read cannot be torn.
+    async fn learn_hash(
+        &self,
+        address: &Address,
+        loading: &Loading,
+        state: &mut Invocation,
+        input: &Input,
+    ) -> Result<(), Error> {
+        let Some(version) = input.scope().map(|scope| scope.basis.version) else {
+            return Ok(());
+        };
+        let known = state.hash_at.is_some_and(|(known, _)| known == version);
+        if known || version > loading.state.version || version == Version(0) {
+            return Ok(());
+        }
+        let events = self.store.events(address, version, version).await?;
+        state.hash_at = events.first().map(|event| (version, event.hash));
+        Ok(())
+    }
+
+    async fn commit(&self, address: &Address, loading: &Loading, draft: Draft) -> Result<Round, DecideError> {
+        let Draft { state, events, outcomes, stub } = draft;
+        let is_stub = stub.is_some() && events.is_empty();
+        let state = stub.filter(|_| is_stub).unwrap_or(state);
+        let outbox: Vec<OutboxEntry> = emit(&state, &events)
+            .iter()
+            .map(|outgoing| {
+                let bytes = self.encode.encode(outgoing, state.at).map_err(DecideError::Unencodable)?;
+                Ok(OutboxEntry { event_id: outgoing.event_id, bytes })
+            })
+            .collect::<Result<_, DecideError>>()?;
+        let last = events.last().map(Event::basis);
+        let commit = Commit {
+            address: address.clone(),
+            expected: loading.expected,
+            decided_at: loading.now,
+            events: record(&events)?,
+            snapshot: Snapshot { version: state.version, head: state.head, bytes: json(&state)? },
+            entries: state.ledger.changed().map(write).collect::<Result<_, _>>()?,
+            timers: timer_changes(&loading.state, &state),
+            outbox: outbox.clone(),
+            index: index_entry(&state)?,
+            request_digest: state.run.as_ref().map(|run| run.request_digest),
+            stub_quota: is_stub.then_some(self.stub_quota),
+        };
+        let committed = match self.store.commit(&commit).await {
+            // The reply was lost: whether the commit was not, its own last event tells.
+            Err(Error::Retryable(_)) if self.is_committed(address, last).await? => {
+                return Ok(Round::Done(outcomes, outbox.into_iter().map(|entry| (None, entry)).collect()));
+            }
+            Err(Error::Retryable(_)) => Committed::Conflict,
+            other => other?,
+        };
+        Ok(match committed {
+            Committed::Done(refs) => Round::Done(outcomes, refs.into_iter().map(Some).zip(outbox).collect()),
+            Committed::Conflict => Round::Conflict,
+            Committed::Frozen => Round::nothing(outcomes.iter().map(|_| Refusal::Ignored(Ignored::Frozen))),
+            Committed::OverQuota => Round::nothing(outcomes.iter().map(|_| Refusal::OverQuota)),
+        })
+    }
+
+    async fn is_committed(&self, address: &Address, last: Option<Basis>) -> Result<bool, Error> {
+        let Some(last) = last else {
+            return Ok(false);
+        };
+        let loaded = self.store.load(address, &Entries::Keys(Vec::new()), Some(last.version)).await?;
+        Ok(loaded.hash_at == Some(last.hash))
+    }
+}
+
+enum Round {
+    Done(Vec<Result<Vec<Event>, Refusal>>, Vec<(Option<OutboxRef>, OutboxEntry)>),
+    /// The commit ends a run: its whole ledger must be at hand.
+    WholeLedger,
+    Conflict,
+}
+
+impl Round {
+    fn nothing(refusals: impl Iterator<Item = Refusal>) -> Self {
+        Self::Done(refusals.map(Err).collect(), Vec::new())
+    }
+}
+
+struct Draft {
+    state: Invocation,
+    events: Vec<Event>,
+    outcomes: Vec<Result<Vec<Event>, Refusal>>,
+    stub: Option<Invocation>,
+}
+
+fn all_needs(state: &Invocation, inputs: &[Input]) -> BTreeSet<EffectKey> {
+    inputs
+        .iter()
+        .flat_map(|input| {
+            let Needs { effects, .. } = needs(state, input);
+            effects
+        })
+        .collect()
+}
+
+/// What an expired invocation answers: its request is known, everything else comes too late.
+fn after_expiry(tombstone: &Tombstone, input: &Input) -> Ignored {
+    match input {
+        Input::Requested(requested) if requested.digest == tombstone.request_digest => Ignored::Duplicate,
+        Input::Requested(_) => Ignored::Conflict,
+        Input::Control(_)
+        | Input::Verdict(_)
+        | Input::CallSettled(_)
+        | Input::EffectAnswered(_)
+        | Input::ClaimRequested(_)
+        | Input::TimerFired(_) => Ignored::Stale,
+    }
+}
+
+fn stub(state: &Invocation, input: &Input) -> Option<Invocation> {
+    match input {
+        Input::Control(protocol::Control::Cancel { actor, reason }) => {
+            Some(state.clone().with_stub(actor.clone(), reason.clone()))
+        }
+        _ => None,
+    }
+}
+
+fn decode(
+    address: &Address,
+    loaded: Loaded,
+    asked: Option<BTreeSet<EffectKey>>,
+    hash_at: Option<Version>,
+) -> Result<Loading, Error> {
+    let expected = loaded.snapshot.as_ref().map(|snapshot| snapshot.version);
+    let mut state: Invocation = match &loaded.snapshot {
+        Some(snapshot) => parse(&snapshot.bytes)?,
+        None => Invocation::absent(address.tenant.clone(), address.id),
+    };
+    let entries = loaded.entries.iter().map(|(_, bytes)| parse(bytes)).collect::<Result<Vec<LedgerEntry>, _>>()?;
+    // Nothing is stored: the ledger is complete and empty, whatever was asked for.
+    state.ledger = if state.run.is_none() { Ledger::default() } else { Ledger::loaded(entries, asked) };
+    state.epoch = loaded.epoch;
+    state.hash_at = hash_at.zip(loaded.hash_at);
+    Ok(Loading { state, now: loaded.now, expected, frozen: loaded.frozen.is_some(), tombstone: loaded.tombstone })
+}
+
+fn parse<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|error| Error::Corrupt(error.to_string()))
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|error| Error::Corrupt(error.to_string()))
+}
+
+/// A commit's events as they are stored: a byte that marks the commit's last event, then the event.
+fn record(events: &[Event]) -> Result<Vec<EventRecord>, Error> {
+    let mut records = Vec::with_capacity(events.len());
+    for (i, event) in events.iter().enumerate() {
+        let mut bytes = vec![u8::from(i + 1 == events.len())];
+        serde_json::to_writer(&mut bytes, event).map_err(|error| Error::Corrupt(error.to_string()))?;
+        records.push(EventRecord { version: event.version, hash: event.hash, bytes });
+    }
+    Ok(records)
+}
+
+/// An event as it was stored.
+pub fn read_event(record: &EventRecord) -> Result<Event, Error> {
+    parse(record.bytes.get(1..).unwrap_or_default())
+}
+
+/// Whether this event was its commit's last.
+pub fn ends_commit(record: &EventRecord) -> bool {
+    record.bytes.first() == Some(&1)
+}
+
+fn write(entry: &LedgerEntry) -> Result<EntryWrite, Error> {
+    Ok(EntryWrite { key: entry.key.clone(), settled: entry.status.is_settled(), bytes: json(entry)? })
+}
+
+/// The timers that the new state wants and the old one did not, and those it does not want any more.
+fn timer_changes(before: &Invocation, after: &Invocation) -> Vec<TimerChange> {
+    let (before, after) = (timers(before), timers(after));
+    let same = |name: TimerName, due: Timestamp| before.iter().any(|timer| timer.name == name && timer.due == due);
+    let set = after
+        .iter()
+        .filter(|timer| !same(timer.name, timer.due))
+        .map(|timer| TimerChange { name: timer.name.to_string(), due: Some(timer.due) });
+    let dropped = before
+        .iter()
+        .filter(|timer| !after.iter().any(|wanted| wanted.name == timer.name))
+        .map(|timer| TimerChange { name: timer.name.to_string(), due: None });
+    set.chain(dropped).collect()
+}
+
+/// How the index lists this state.
+fn index_entry(state: &Invocation) -> Result<IndexEntry, Error> {
+    let (standing, phase, reason) = match state.phase() {
+        None => (Standing::Open, "awaiting_request", None),
+        Some(Phase::Deciding(_)) => (Standing::Open, "deciding", None),
+        Some(Phase::Executing(_)) => (Standing::Open, "executing", None),
+        Some(Phase::Suspended(_)) => (Standing::Suspended, "suspended", Some("reconciliation_required")),
+        Some(Phase::Cancelling(cancelling)) => (Standing::Open, "cancelling", Some(cancelling.reason.as_str())),
+        Some(Phase::Ended(ended)) => match state.has_unresolved_effects() {
+            true => (Standing::EndedUnresolved, "ended", Some(ended.reason.as_str())),
+            false => (Standing::Ended, "ended", Some(ended.reason.as_str())),
+        },
+    };
+    let run = state.run.as_deref();
+    let summary = serde_json::json!({
+        "phase": phase,
+        "reason": reason,
+        "task_type": run.map(|run| &run.task_type),
+        "agent": run.map(|run| &run.agent),
+        "actor": run.map(|run| &run.actor),
+        "requested_at": run.map(|run| run.requested_at),
+        "at": state.at,
+        "version": state.version,
+        "steps": run.map(|run| run.spent.steps),
+        "tool_calls": run.map(|run| run.spent.tool_calls),
+    });
+    Ok(IndexEntry { standing, summary: summary.to_string() })
+}

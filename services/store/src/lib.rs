@@ -1,0 +1,17 @@
+//! Load and commit: one trait, Redis and in-memory. What is stored is opaque here.
+
+mod acknowledged;
+mod address;
+mod api;
+mod decide;
+mod memory;
+mod redis;
+mod stats;
+mod well_formed;
+
+pub use crate::redis::{RedisConfig, RedisStore};
+pub use address::shard_of;
+pub use api::*;
+pub use decide::*;
+pub use memory::{MemoryStore, Settled};
+pub use stats::Stats;

@@ -1,0 +1,27 @@
+#!lua flags=no-writes
+-- Reads an invocation at one moment: a snapshot from before a commit is never paired with entries from after it.
+--
+-- KEYS: 1 invocation, 2 events, 3 ledger, 4 meta
+-- ARGV: 1 index of the event whose hash is wanted or '', 2 'all' or 'keys', then the wanted ledger keys
+-- Reply: now, epoch, fields of the invocation, hash or nil, flat list of ledger keys and entries.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local fields = redis.call('HMGET', KEYS[1], 'version', 'head', 'bytes', 'frozen', 'tombstone', 'request', 'summary')
+local hash = false
+if ARGV[1] ~= '' then
+  local event = redis.call('LINDEX', KEYS[2], ARGV[1])
+  hash = event and string.sub(event, 1, 32)
+end
+local entries = {}
+if ARGV[2] == 'all' then
+  entries = redis.call('HGETALL', KEYS[3])
+else
+  for i = 3, #ARGV do
+    local entry = redis.call('HGET', KEYS[3], ARGV[i])
+    if entry then
+      entries[#entries + 1] = ARGV[i]
+      entries[#entries + 1] = entry
+    end
+  end
+end
+return {now, redis.call('HGET', KEYS[4], 'epoch') or '0', fields, hash, entries}

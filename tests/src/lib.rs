@@ -1,0 +1,5 @@
+//! In-process pipeline, simulation, crash and broker suites, benchmark and repository rules.
+
+pub mod checker;
+pub mod owner;
+pub mod sim;

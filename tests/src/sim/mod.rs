@@ -1,0 +1,21 @@
+//! The whole pipeline in one thread under a seeded scheduler: real handlers, virtual time, an in-memory bus, store, model
+//! and owner, with crashes, duplicates, delays and lost replies. Equal seeds give equal runs.
+
+mod bus;
+mod executor;
+mod model;
+mod mutants;
+mod owner;
+mod process;
+mod run;
+mod store;
+mod world;
+
+pub use bus::{Published, SimBus};
+pub use executor::{Executor, ProcessId};
+pub use model::SimModel;
+pub use owner::{Application, SimOwner};
+pub use process::SimClock;
+pub use run::{Mutant, Report, Setup, run_seed};
+pub use store::{CommitLog, SimStore};
+pub use world::{Faults, World};

@@ -1,0 +1,508 @@
+//! One seed: some invocations, all services, faults for a while, and then the checker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::registry::{Agent, AgentsFile, Carries, Ingress, IngressFile, ProviderConfig, Registry, Tool, ToolsFile};
+use chassis::{Metrics, Periodic};
+use committer::{CommitterConfig, CommitterHandler, Leases, OutboxEncoder, Sweeper, Timers};
+use protocol::{
+    Actor, Budget, Control, Digest, EffectKey, EffectOutcome, EffectSummary, Event, Fact, InvocationId, LedgerEntry,
+    Receipt, Request, RunEnded, TerminalReason, Timestamp, Timing, ToolCallDispatched,
+};
+use schemas::{Codec, CodecConfig, ControlRecord, Inbound, Outbound, Topic, WireFormat};
+use serde_json::json;
+use store::{Decider, MemoryStore, Store};
+use uuid::Uuid;
+
+use super::mutants::{MatchesByPosition, SkipsTheLease};
+use super::process::{Service, job, tick};
+use super::{Executor, Faults, ProcessId, SimBus, SimClock, SimModel, SimOwner, SimStore, World};
+use crate::checker::{Applied, Dispatched, History, Violation};
+
+/// A planted bug, to prove that the checker sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutant {
+    /// What a commit says is published before it is committed.
+    PublishBeforeCommit,
+    /// Results are matched by the order they come in.
+    MatchByPosition,
+    /// Effects are sent without a claim.
+    SkipLeaseCheck,
+}
+
+impl Mutant {
+    pub const ALL: [Mutant; 3] = [Self::PublishBeforeCommit, Self::MatchByPosition, Self::SkipLeaseCheck];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PublishBeforeCommit => "publish_before_commit",
+            Self::MatchByPosition => "match_by_position",
+            Self::SkipLeaseCheck => "skip_lease_check",
+        }
+    }
+}
+
+/// How a seed is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    pub faults: Faults,
+    pub mutant: Option<Mutant>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let faults = Faults { crash: 12, delay: 60, duplicate: 100, lost_reply: 30, until_ms: 8_000 };
+        Self { faults, mutant: None }
+    }
+}
+
+/// What one seed came to.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub violations: Vec<Violation>,
+    pub invocations: usize,
+    pub events: usize,
+    pub effects: usize,
+    pub reasons: BTreeMap<TerminalReason, u64>,
+    pub injected: BTreeMap<&'static str, u64>,
+    /// A digest of the whole history: equal seeds give equal digests.
+    pub digest: Digest,
+}
+
+const PREFIX: &str = "sim";
+const TENANT: &str = "acme";
+const SHARDS: u16 = 2;
+/// Virtual time after which a run that has not ended is stuck.
+const PATIENCE_MS: u64 = 400_000;
+
+/// Runs one seed.
+pub fn run_seed(seed: u64, setup: Setup) -> Report {
+    let world = World::new(seed, setup.faults);
+    let clock = world.clone();
+    let memory =
+        MemoryStore::new(SHARDS, Arc::new(move || Timestamp(i64::try_from(clock.now_ms()).unwrap_or(i64::MAX))));
+    let parts = Parts {
+        store: SimStore::new(world.clone(), memory.clone()),
+        bus: SimBus::new(world.clone(), PREFIX),
+        codec: Arc::new(Codec::new(CodecConfig { prefix: PREFIX.to_owned(), ..CodecConfig::default() })),
+        registry: Arc::new(registry()),
+        owner: SimOwner::new(world.clone()),
+        model: SimModel::new(world.clone()),
+        mutant: setup.mutant,
+        world,
+    };
+    let mut executor = Executor::new(parts.world.clone());
+    // Two committers and, in a third of the runs, two executors see every record: replicas that race.
+    for (group, spawn) in parts.processes(seed) {
+        let parts = parts.clone();
+        executor.process(Box::new(move |id| spawn(&parts, group, id)));
+    }
+    let wanted = 1 + usize::try_from(parts.world.below(3)).unwrap_or(0);
+    for n in 0..wanted {
+        let id = InvocationId(Uuid::from_u128((u128::from(seed) << 64) | (n as u128 + 1)));
+        executor.drive(caller(parts.clone(), id));
+    }
+    executor.drive(operator(parts.clone()));
+    let start = parts.world.now_ms();
+    let mut ended = false;
+    while !ended && parts.world.now_ms() < start + PATIENCE_MS {
+        let before = parts.world.now_ms();
+        executor.run(before + 1_000, || false);
+        let quiet = parts.world.now_ms() >= start + setup.faults.until_ms;
+        ended = quiet
+            && memory.all_pending().is_empty()
+            && memory.all_timers().is_empty()
+            && memory.all_events().len() >= wanted
+            && memory.all_events().values().all(|events| has_ended(events));
+        if parts.world.now_ms() == before && executor.is_idle() {
+            break;
+        }
+    }
+    let history = parts.history(&memory);
+    let mut violations = history.check();
+    if !ended {
+        let what = format!("{wanted} invocations: not everything has ended after {PATIENCE_MS} ms of virtual time");
+        violations.push(Violation { invariant: "I18", what });
+    }
+    parts.report(history, violations)
+}
+
+fn has_ended(events: &[store::EventRecord]) -> bool {
+    let event = |record| store::read_event(record).ok();
+    events.iter().rev().filter_map(event).any(|event| matches!(event.fact, Fact::Ended { .. }))
+}
+
+type Spawn = fn(&Parts, &'static str, ProcessId) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// What the processes of one run share.
+#[derive(Clone)]
+struct Parts {
+    world: World,
+    store: SimStore,
+    bus: SimBus,
+    codec: Arc<Codec>,
+    registry: Arc<Registry>,
+    owner: SimOwner,
+    model: SimModel,
+    mutant: Option<Mutant>,
+}
+
+impl Parts {
+    fn processes(&self, seed: u64) -> Vec<(&'static str, Spawn)> {
+        let mut all: Vec<(&'static str, Spawn)> = vec![
+            ("committer", spawn_committer),
+            ("decision", spawn_decision),
+            ("validation", spawn_validation),
+            ("tool-executor", spawn_executor),
+            ("reconciler", spawn_reconciler),
+        ];
+        if seed.is_multiple_of(2) {
+            all.push(("committer-b", spawn_committer));
+        }
+        if seed.is_multiple_of(3) {
+            all.push(("tool-executor-b", spawn_executor));
+            all.push(("decision-b", spawn_decision));
+        }
+        all
+    }
+
+    fn decider(&self, id: ProcessId) -> Decider {
+        let mutant = self.mutant == Some(Mutant::PublishBeforeCommit);
+        let store: Arc<dyn Store> = Arc::new(self.store.of(id, mutant.then(|| self.bus.clone())));
+        Decider::new(store, Arc::new(OutboxEncoder { codec: self.codec.clone() }))
+    }
+
+    fn service(
+        &self,
+        group: &'static str,
+        id: ProcessId,
+        handler: Arc<dyn chassis::Handler>,
+        topics: Vec<String>,
+    ) -> Service {
+        let (world, codec) = (self.world.clone(), self.codec.clone());
+        Service { name: group, world, bus: self.bus.of(id), codec, handler, topics }
+    }
+
+    fn topic(&self, topic: Topic) -> Vec<String> {
+        vec![self.codec.topic_name(topic)]
+    }
+}
+
+fn spawn_committer(
+    parts: &Parts,
+    group: &'static str,
+    id: ProcessId,
+) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
+    let metrics = Metrics::silent(group);
+    let decider = parts.decider(id);
+    let config = CommitterConfig {
+        timer_interval: Duration::from_millis(100),
+        sweep_interval: Duration::from_millis(400),
+        sweep_after: Duration::from_millis(700),
+        lease_ttl: Duration::from_secs(2),
+        ..CommitterConfig::default()
+    };
+    let owner = format!("{group}-{}", id.incarnation);
+    let clock = Arc::new(SimClock(parts.world.clone()));
+    let store = decider.store.clone();
+    let leases = Arc::new(Leases::new(store.clone(), clock, owner, config.lease_ttl));
+    let handler =
+        CommitterHandler::new(decider.clone(), parts.codec.clone(), parts.registry.clone(), u64::MAX, metrics.clone());
+    let topics = handler.topics();
+    let handler: Arc<dyn chassis::Handler> = Arc::new(handler);
+    let handler: Arc<dyn chassis::Handler> = match parts.mutant {
+        Some(Mutant::MatchByPosition) => Arc::new(MatchesByPosition::new(handler, parts.codec.clone())),
+        _ => handler,
+    };
+    let timers = Timers { decider, leases: leases.clone(), config, metrics: metrics.clone() };
+    let sweeper = Sweeper { store: store.clone(), leases, config, metrics };
+    let flush =
+        committer::Flush { store, config: CommitterConfig { flush_interval: Duration::from_millis(300), ..config } };
+    let periodics: Vec<Arc<dyn Periodic>> = vec![Arc::new(timers), Arc::new(sweeper), Arc::new(flush)];
+    let mut jobs = vec![job(parts.service(group, id, handler, topics).consume())];
+    for periodic in periodics {
+        jobs.push(job(tick(parts.world.clone(), parts.bus.of(id), periodic)));
+    }
+    jobs
+}
+
+fn spawn_decision(
+    parts: &Parts,
+    group: &'static str,
+    id: ProcessId,
+) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
+    let handler = decision::DecisionHandler::new(
+        parts.decider(id).store,
+        parts.codec.clone(),
+        parts.registry.clone(),
+        Arc::new(parts.model.clone()),
+        Arc::new(SimClock(parts.world.clone())),
+        Metrics::silent(group),
+    );
+    vec![job(parts.service(group, id, Arc::new(handler), parts.topic(Topic::Turns)).consume())]
+}
+
+fn spawn_validation(
+    parts: &Parts,
+    group: &'static str,
+    id: ProcessId,
+) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
+    let handler =
+        validation::ValidationHandler::new(parts.codec.clone(), parts.registry.clone(), Metrics::silent(group))
+            .expect("the simulated tools' schemas compile");
+    vec![job(parts.service(group, id, Arc::new(handler), parts.topic(Topic::Decisions)).consume())]
+}
+
+fn spawn_executor(
+    parts: &Parts,
+    group: &'static str,
+    id: ProcessId,
+) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
+    let handler = tool_executor::ExecutorHandler::new(
+        parts.decider(id),
+        parts.codec.clone(),
+        parts.registry.clone(),
+        Arc::new(parts.owner.clone()),
+        Arc::new(parts.bus.of(id)),
+        Arc::new(SimClock(parts.world.clone())),
+        Metrics::silent(group),
+    );
+    let handler: Arc<dyn chassis::Handler> = match parts.mutant {
+        Some(Mutant::SkipLeaseCheck) => Arc::new(SkipsTheLease::new(
+            Arc::new(handler),
+            parts.owner.clone(),
+            parts.codec.clone(),
+            parts.registry.clone(),
+        )),
+        _ => Arc::new(handler),
+    };
+    vec![job(parts.service(group, id, handler, parts.topic(Topic::Dispatches)).consume())]
+}
+
+fn spawn_reconciler(
+    parts: &Parts,
+    group: &'static str,
+    id: ProcessId,
+) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
+    let handler = reconciler::ReconcilerHandler::new(
+        parts.codec.clone(),
+        parts.registry.clone(),
+        Arc::new(parts.owner.clone()),
+        Metrics::silent(group),
+    );
+    vec![job(parts.service(group, id, Arc::new(handler), parts.topic(Topic::OutcomeUnknown)).consume())]
+}
+
+/// A caller: one request, perhaps sent twice, perhaps cancelled, perhaps before it arrives.
+async fn caller(parts: Parts, id: InvocationId) {
+    let request = Request {
+        invocation_id: id,
+        tenant: TENANT.into(),
+        actor: "ada".into(),
+        task_type: "sim".into(),
+        agent: "sim".into(),
+        goal: json!("do something"),
+        tools: None,
+        budget: protocol::BudgetRequest::default(),
+        deadline: None,
+        output_schema: None,
+        goal_predicates: None,
+        labels: BTreeMap::new(),
+        requested_at: None,
+    };
+    parts.world.sleep(parts.world.below(2_000)).await;
+    let early = parts.world.chance(60);
+    let cancel = parts.world.chance(250);
+    if early {
+        parts.control(id, Control::Cancel { actor: "ada".into(), reason: "never mind".into() });
+        parts.world.sleep(parts.world.below(400)).await;
+    }
+    let record = parts.codec.encode_request(&request, WireFormat::Json).expect("a request has a record");
+    parts.bus.produce(&record);
+    if cancel {
+        parts.world.sleep(parts.world.below(1_500)).await;
+        parts.control(id, Control::Cancel { actor: "ada".into(), reason: "changed my mind".into() });
+    }
+}
+
+/// A person who settles what is handed over, by looking into the owner's books.
+async fn operator(parts: Parts) {
+    let mut settled: BTreeSet<EffectKey> = BTreeSet::new();
+    loop {
+        parts.world.sleep(500).await;
+        for record in parts.bus.records(Topic::Terminals) {
+            let Ok(ended) = parts.codec.decode::<RunEnded>(&record) else {
+                continue;
+            };
+            let unresolved = |effect: &&EffectSummary| effect.status.is_unresolved();
+            if ended.reason != TerminalReason::ReconciliationRequired {
+                continue;
+            }
+            for effect in ended.effects.iter().filter(unresolved) {
+                if !settled.insert(effect.key.clone()) {
+                    continue;
+                }
+                let outcome = match parts.owner.settle_by_hand(&effect.key) {
+                    Some(effect_id) => EffectOutcome::Committed {
+                        receipt: Some(Receipt { effect_id, body_digest: Digest::default() }),
+                        output: json!({"found": "in the books"}),
+                    },
+                    None => EffectOutcome::Rejected {
+                        error: protocol::CallError::new(protocol::ErrorClass::NotFound, "not in the books"),
+                    },
+                };
+                let (actor, evidence) = (Actor("grace".to_owned()), "the owner's books".to_owned());
+                let effect_key = effect.key.clone();
+                let control = Control::ResolveEffect { actor, effect_key, outcome, evidence };
+                parts.control(ended.scope.invocation_id, control);
+            }
+        }
+    }
+}
+
+impl Parts {
+    fn control(&self, invocation_id: InvocationId, control: Control) {
+        let record = ControlRecord { tenant: TENANT.into(), invocation_id, control };
+        let record = self.codec.encode_control(&record, WireFormat::Json).expect("a control has a record");
+        self.bus.produce(&record);
+    }
+
+    fn history(&self, memory: &MemoryStore) -> History {
+        let mut history = History::default();
+        let commits = self.store.commits();
+        for (address, records) in memory.all_events() {
+            let events = records.iter().map(|record| {
+                let event: Event = store::read_event(record).expect("an event reads back");
+                let commit = commits.iter().find(|c| c.address == address && c.versions.contains(&event.version));
+                (commit.map(|commit| commit.sequence).unwrap_or(u64::MAX), event)
+            });
+            history.invocations.insert(address.id, events.collect());
+        }
+        history.accepted = history.invocations.keys().copied().collect();
+        history.outbox = commits.iter().flat_map(|commit| commit.outbox.clone()).collect();
+        for ((address, _), (_, bytes)) in memory.all_entries() {
+            let entry: LedgerEntry = serde_json::from_slice(&bytes).expect("an entry reads back");
+            history.ledger.push((address.id, entry));
+        }
+        history.applied = self
+            .owner
+            .applied()
+            .into_iter()
+            .map(|application| Applied {
+                sequence: application.sequence,
+                key: application.key,
+                attempt_id: application.attempt_id,
+                fingerprint: application.fingerprint.map(|digest| digest.to_string()),
+            })
+            .collect();
+        history.refused = self.owner.refused();
+        history.model_requests = self.model.journal();
+        for published in self.bus.journal() {
+            history.published.insert(published.record.event_id);
+            let inbound = inbound(&published.record, &self.codec);
+            match published.record.topic {
+                Topic::Dispatches => {
+                    let dispatch: ToolCallDispatched = self.codec.decode(&inbound).expect("a dispatch reads back");
+                    history.dispatches.push(Dispatched {
+                        sequence: published.sequence,
+                        invocation_id: dispatch.scope.invocation_id,
+                        call_id: dispatch.call_id,
+                        basis: dispatch.scope.basis,
+                    });
+                }
+                Topic::Terminals => {
+                    let ended: RunEnded = self.codec.decode(&inbound).expect("a terminal event reads back");
+                    let line = (ended.scope.invocation_id, !ended.resumable, ended.reason);
+                    history.terminals.insert(published.record.event_id, line);
+                }
+                _ => {}
+            }
+        }
+        history
+    }
+
+    fn report(&self, history: History, violations: Vec<Violation>) -> Report {
+        let mut reasons = BTreeMap::new();
+        for (_, _, reason) in history.terminals.values() {
+            *reasons.entry(*reason).or_default() += 1;
+        }
+        let heads: Vec<_> = history.invocations.values().filter_map(|events| events.last()).collect();
+        let parts: Vec<&[u8]> = heads.iter().map(|(_, event)| event.hash.0.as_slice()).collect();
+        Report {
+            violations,
+            invocations: history.invocations.len(),
+            events: history.invocations.values().map(Vec::len).sum(),
+            effects: history.applied.len(),
+            reasons,
+            injected: self.world.injections(),
+            digest: Digest::of("history", &parts),
+        }
+    }
+}
+
+/// A published record as a consumer would see it.
+pub(super) fn inbound(record: &Outbound, codec: &Codec) -> Inbound {
+    Inbound {
+        topic: codec.topic_name(record.topic),
+        partition: 0,
+        offset: 0,
+        timestamp_ms: 0,
+        key: Some(record.key.clone()),
+        value: Some(record.value.clone()),
+        headers: record.headers.clone(),
+    }
+}
+
+fn registry() -> Registry {
+    let tools: ToolsFile = serde_json::from_value(json!({"tools": [
+        tool("lookup", json!({"q": {}}), json!({})),
+        tool("read_order", json!({"order": {}}), json!({"reads": ["order:{order}"]})),
+        tool("refund", json!({"order": {}, "amount": {}, "refuse": {}}), json!({
+            "writes": ["order:{order}"],
+            "effect": {"key": {"business": "refund:{order}"}, "owner": "payments", "dedupe": "key", "query": true,
+                       "settle_ms": 200, "probe": {"max_probes": 8, "base_ms": 50, "cap_ms": 2_000}},
+            "run": {"kind": "http", "endpoint": {"url": "http://payments/refunds"},
+                    "reconcile": {"url": "http://payments/refunds"}},
+        })),
+        tool("wire", json!({"to": {}}), json!({
+            "writes": ["account:{to}"],
+            "effect": {"key": "per_invocation", "owner": "bank", "dedupe": "none", "query": false},
+            "run": {"kind": "http", "endpoint": {"url": "http://bank/wires"}},
+        })),
+    ]}))
+    .expect("the simulated tools are well formed");
+    let timing = Timing { decide_timeout_ms: 4_000, call_slack_ms: 800, max_reissues: 6, ..Timing::default() };
+    let names = tools.tools.iter().map(|tool: &Tool| tool.name.clone()).collect();
+    let agent = Agent {
+        name: "sim".into(),
+        provider: ProviderConfig::Scripted { scenario: "none".to_owned() },
+        model: "chance".to_owned(),
+        system: String::new(),
+        tools: names,
+        budget: Budget { max_repeated_plan: 3, ..Budget::default() },
+        timing,
+    };
+    let ingress = |carries| Ingress { carries, topic: None, tenants: vec![TENANT.into()], may: None };
+    Registry {
+        agents: AgentsFile { agents: vec![agent], tenants: Vec::new() },
+        tools,
+        ingress: IngressFile { ingress: vec![ingress(Carries::Invocations), ingress(Carries::Controls)] },
+        digest: Digest::of("sim-registry", &[]),
+        directory: std::path::PathBuf::new(),
+    }
+}
+
+fn tool(name: &str, properties: serde_json::Value, more: serde_json::Value) -> serde_json::Value {
+    let mut tool = json!({
+        "name": name,
+        "arguments": {"type": "object", "properties": properties, "additionalProperties": false},
+        "timeout_ms": 600,
+        "retry": {"max_attempts": 3, "base_ms": 50, "cap_ms": 500},
+        "run": {"kind": "http", "endpoint": {"url": "http://tools/call"}},
+    });
+    let fields = tool.as_object_mut().expect("a tool is an object");
+    fields.extend(more.as_object().cloned().unwrap_or_default());
+    tool
+}
