@@ -64,14 +64,33 @@ fn default_settle_ms() -> u64 {
     500
 }
 
-/// How an Effect Key is made.
+/// How an Effect Key is made. Written as text: `per_invocation`, or a business template such as `refund:{order_id}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(from = "String", into = "String")]
 pub enum EffectKeyRule {
     /// (tenant, tool, invocation, canonical arguments).
     PerInvocation,
-    /// (tenant, tool, the rendered template), such as `refund:{order_id}`.
+    /// (tenant, tool, the rendered template).
     Business(Template),
+}
+
+impl EffectKeyRule {
+    const PER_INVOCATION: &'static str = "per_invocation";
+}
+
+impl From<String> for EffectKeyRule {
+    fn from(text: String) -> Self {
+        if text == Self::PER_INVOCATION { Self::PerInvocation } else { Self::Business(Template(text)) }
+    }
+}
+
+impl From<EffectKeyRule> for String {
+    fn from(rule: EffectKeyRule) -> Self {
+        match rule {
+            EffectKeyRule::PerInvocation => EffectKeyRule::PER_INVOCATION.to_owned(),
+            EffectKeyRule::Business(template) => template.0,
+        }
+    }
 }
 
 /// Whether the owner enforces the Effect Key.

@@ -6,8 +6,10 @@ mod executor;
 mod model;
 mod mutants;
 mod owner;
+mod pipeline;
 mod process;
 mod run;
+mod services;
 mod store;
 mod world;
 
@@ -15,6 +17,7 @@ pub use bus::{Published, SimBus};
 pub use executor::{Executor, ProcessId};
 pub use model::SimModel;
 pub use owner::{Application, SimOwner};
+pub use pipeline::{Edges, Pipeline};
 pub use process::SimClock;
 pub use run::{Mutant, Report, Setup, run_seed};
 pub use store::{CommitLog, SimStore};

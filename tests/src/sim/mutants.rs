@@ -11,8 +11,6 @@ use protocol::{AttemptId, CallId, EventId, InvocationId, Step, ToolCallDispatche
 use schemas::{Codec, Inbound, Topic};
 use tool_executor::{CallKind, ToolRequest, ToolTransport, classify};
 
-use super::SimOwner;
-
 /// Matches results to calls by the order in which they arrive.
 pub struct MatchesByPosition {
     inner: Arc<dyn Handler>,
@@ -71,14 +69,14 @@ impl Handler for MatchesByPosition {
 /// Sends effects without asking whether they may start.
 pub struct SkipsTheLease {
     inner: Arc<dyn Handler>,
-    owner: SimOwner,
+    tools: Arc<dyn ToolTransport>,
     codec: Arc<Codec>,
     registry: Arc<Registry>,
 }
 
 impl SkipsTheLease {
-    pub fn new(inner: Arc<dyn Handler>, owner: SimOwner, codec: Arc<Codec>, registry: Arc<Registry>) -> Self {
-        Self { inner, owner, codec, registry }
+    pub fn new(inner: Arc<dyn Handler>, tools: Arc<dyn ToolTransport>, codec: Arc<Codec>, registry: Arc<Registry>) -> Self {
+        Self { inner, tools, codec, registry }
     }
 
     async fn send(&self, record: &Inbound) -> Option<Reply> {
@@ -94,7 +92,7 @@ impl SkipsTheLease {
             timeout: Duration::from_millis(dispatch.timeout_ms),
             traceparent: None,
         };
-        let outcome = classify(&self.owner.call(&request).await, CallKind::Effect);
+        let outcome = classify(&self.tools.call(&request).await, CallKind::Effect);
         let name = format!("result/{}/{}", dispatch.call_id, dispatch.attempt);
         let id = EventId::answer(dispatch.scope.invocation_id, dispatch.scope.basis, &name);
         let settled = ToolCallSettled {

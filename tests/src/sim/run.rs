@@ -2,23 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use chassis::registry::{Agent, AgentsFile, Carries, Ingress, IngressFile, ProviderConfig, Registry, Tool, ToolsFile};
-use chassis::{Metrics, Periodic};
-use committer::{CommitterConfig, CommitterHandler, Leases, OutboxEncoder, Sweeper, Timers};
 use protocol::{
     Actor, Budget, Control, Digest, EffectKey, EffectOutcome, EffectSummary, Event, Fact, InvocationId, LedgerEntry,
     Receipt, Request, RunEnded, TerminalReason, Timestamp, Timing, ToolCallDispatched,
 };
 use schemas::{Codec, CodecConfig, ControlRecord, Inbound, Outbound, Topic, WireFormat};
 use serde_json::json;
-use store::{Decider, MemoryStore, Store};
+use store::MemoryStore;
 use uuid::Uuid;
 
-use super::mutants::{MatchesByPosition, SkipsTheLease};
-use super::process::{Service, job, tick};
-use super::{Executor, Faults, ProcessId, SimBus, SimClock, SimModel, SimOwner, SimStore, World};
+use super::services::Services;
+use super::{Executor, Faults, SimBus, SimModel, SimOwner, SimStore, World};
 use crate::checker::{Applied, Dispatched, History, Violation};
 
 /// A planted bug, to prove that the checker sees it.
@@ -83,40 +79,44 @@ pub fn run_seed(seed: u64, setup: Setup) -> Report {
     let clock = world.clone();
     let memory =
         MemoryStore::new(SHARDS, Arc::new(move || Timestamp(i64::try_from(clock.now_ms()).unwrap_or(i64::MAX))));
-    let parts = Parts {
+    let owner = SimOwner::new(world.clone());
+    let model = SimModel::new(world.clone());
+    let services = Services {
         store: SimStore::new(world.clone(), memory.clone()),
         bus: SimBus::new(world.clone(), PREFIX),
         codec: Arc::new(Codec::new(CodecConfig { prefix: PREFIX.to_owned(), ..CodecConfig::default() })),
         registry: Arc::new(registry()),
-        owner: SimOwner::new(world.clone()),
-        model: SimModel::new(world.clone()),
+        model: Arc::new(model.clone()),
+        tools: Arc::new(owner.clone()),
+        owners: Arc::new(owner.clone()),
         mutant: setup.mutant,
         world,
     };
-    let mut executor = Executor::new(parts.world.clone());
+    let parts = Parts { services, owner, model };
+    let mut executor = Executor::new(parts.services.world.clone());
     // Two committers and, in a third of the runs, two executors see every record: replicas that race.
-    for (group, spawn) in parts.processes(seed) {
-        let parts = parts.clone();
-        executor.process(Box::new(move |id| spawn(&parts, group, id)));
+    for (group, spawn) in parts.services.processes_with_rivals(seed) {
+        let services = parts.services.clone();
+        executor.process(Box::new(move |id| spawn(&services, group, id)));
     }
-    let wanted = 1 + usize::try_from(parts.world.below(3)).unwrap_or(0);
+    let wanted = 1 + usize::try_from(parts.services.world.below(3)).unwrap_or(0);
     for n in 0..wanted {
         let id = InvocationId(Uuid::from_u128((u128::from(seed) << 64) | (n as u128 + 1)));
         executor.drive(caller(parts.clone(), id));
     }
     executor.drive(operator(parts.clone()));
-    let start = parts.world.now_ms();
+    let start = parts.services.world.now_ms();
     let mut ended = false;
-    while !ended && parts.world.now_ms() < start + PATIENCE_MS {
-        let before = parts.world.now_ms();
+    while !ended && parts.services.world.now_ms() < start + PATIENCE_MS {
+        let before = parts.services.world.now_ms();
         executor.run(before + 1_000, || false);
-        let quiet = parts.world.now_ms() >= start + setup.faults.until_ms;
+        let quiet = parts.services.world.now_ms() >= start + setup.faults.until_ms;
         ended = quiet
             && memory.all_pending().is_empty()
             && memory.all_timers().is_empty()
             && memory.all_events().len() >= wanted
             && memory.all_events().values().all(|events| has_ended(events));
-        if parts.world.now_ms() == before && executor.is_idle() {
+        if parts.services.world.now_ms() == before && executor.is_idle() {
             break;
         }
     }
@@ -134,165 +134,12 @@ fn has_ended(events: &[store::EventRecord]) -> bool {
     events.iter().rev().filter_map(event).any(|event| matches!(event.fact, Fact::Ended { .. }))
 }
 
-type Spawn = fn(&Parts, &'static str, ProcessId) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>;
-
-/// What the processes of one run share.
+/// The services of one seed, with the ends of their seams that the caller, the operator and the checker look at.
 #[derive(Clone)]
 struct Parts {
-    world: World,
-    store: SimStore,
-    bus: SimBus,
-    codec: Arc<Codec>,
-    registry: Arc<Registry>,
+    services: Services,
     owner: SimOwner,
     model: SimModel,
-    mutant: Option<Mutant>,
-}
-
-impl Parts {
-    fn processes(&self, seed: u64) -> Vec<(&'static str, Spawn)> {
-        let mut all: Vec<(&'static str, Spawn)> = vec![
-            ("committer", spawn_committer),
-            ("decision", spawn_decision),
-            ("validation", spawn_validation),
-            ("tool-executor", spawn_executor),
-            ("reconciler", spawn_reconciler),
-        ];
-        if seed.is_multiple_of(2) {
-            all.push(("committer-b", spawn_committer));
-        }
-        if seed.is_multiple_of(3) {
-            all.push(("tool-executor-b", spawn_executor));
-            all.push(("decision-b", spawn_decision));
-        }
-        all
-    }
-
-    fn decider(&self, id: ProcessId) -> Decider {
-        let mutant = self.mutant == Some(Mutant::PublishBeforeCommit);
-        let store: Arc<dyn Store> = Arc::new(self.store.of(id, mutant.then(|| self.bus.clone())));
-        Decider::new(store, Arc::new(OutboxEncoder { codec: self.codec.clone() }))
-    }
-
-    fn service(
-        &self,
-        group: &'static str,
-        id: ProcessId,
-        handler: Arc<dyn chassis::Handler>,
-        topics: Vec<String>,
-    ) -> Service {
-        let (world, codec) = (self.world.clone(), self.codec.clone());
-        Service { name: group, world, bus: self.bus.of(id), codec, handler, topics }
-    }
-
-    fn topic(&self, topic: Topic) -> Vec<String> {
-        vec![self.codec.topic_name(topic)]
-    }
-}
-
-fn spawn_committer(
-    parts: &Parts,
-    group: &'static str,
-    id: ProcessId,
-) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
-    let metrics = Metrics::silent(group);
-    let decider = parts.decider(id);
-    let config = CommitterConfig {
-        timer_interval: Duration::from_millis(100),
-        sweep_interval: Duration::from_millis(400),
-        sweep_after: Duration::from_millis(700),
-        lease_ttl: Duration::from_secs(2),
-        ..CommitterConfig::default()
-    };
-    let owner = format!("{group}-{}", id.incarnation);
-    let clock = Arc::new(SimClock(parts.world.clone()));
-    let store = decider.store.clone();
-    let leases = Arc::new(Leases::new(store.clone(), clock, owner, config.lease_ttl));
-    let handler =
-        CommitterHandler::new(decider.clone(), parts.codec.clone(), parts.registry.clone(), u64::MAX, metrics.clone());
-    let topics = handler.topics();
-    let handler: Arc<dyn chassis::Handler> = Arc::new(handler);
-    let handler: Arc<dyn chassis::Handler> = match parts.mutant {
-        Some(Mutant::MatchByPosition) => Arc::new(MatchesByPosition::new(handler, parts.codec.clone())),
-        _ => handler,
-    };
-    let timers = Timers { decider, leases: leases.clone(), config, metrics: metrics.clone() };
-    let sweeper = Sweeper { store: store.clone(), leases, config, metrics };
-    let flush =
-        committer::Flush { store, config: CommitterConfig { flush_interval: Duration::from_millis(300), ..config } };
-    let periodics: Vec<Arc<dyn Periodic>> = vec![Arc::new(timers), Arc::new(sweeper), Arc::new(flush)];
-    let mut jobs = vec![job(parts.service(group, id, handler, topics).consume())];
-    for periodic in periodics {
-        jobs.push(job(tick(parts.world.clone(), parts.bus.of(id), periodic)));
-    }
-    jobs
-}
-
-fn spawn_decision(
-    parts: &Parts,
-    group: &'static str,
-    id: ProcessId,
-) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
-    let handler = decision::DecisionHandler::new(
-        parts.decider(id).store,
-        parts.codec.clone(),
-        parts.registry.clone(),
-        Arc::new(parts.model.clone()),
-        Arc::new(SimClock(parts.world.clone())),
-        Metrics::silent(group),
-    );
-    vec![job(parts.service(group, id, Arc::new(handler), parts.topic(Topic::Turns)).consume())]
-}
-
-fn spawn_validation(
-    parts: &Parts,
-    group: &'static str,
-    id: ProcessId,
-) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
-    let handler =
-        validation::ValidationHandler::new(parts.codec.clone(), parts.registry.clone(), Metrics::silent(group))
-            .expect("the simulated tools' schemas compile");
-    vec![job(parts.service(group, id, Arc::new(handler), parts.topic(Topic::Decisions)).consume())]
-}
-
-fn spawn_executor(
-    parts: &Parts,
-    group: &'static str,
-    id: ProcessId,
-) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
-    let handler = tool_executor::ExecutorHandler::new(
-        parts.decider(id),
-        parts.codec.clone(),
-        parts.registry.clone(),
-        Arc::new(parts.owner.clone()),
-        Arc::new(parts.bus.of(id)),
-        Arc::new(SimClock(parts.world.clone())),
-        Metrics::silent(group),
-    );
-    let handler: Arc<dyn chassis::Handler> = match parts.mutant {
-        Some(Mutant::SkipLeaseCheck) => Arc::new(SkipsTheLease::new(
-            Arc::new(handler),
-            parts.owner.clone(),
-            parts.codec.clone(),
-            parts.registry.clone(),
-        )),
-        _ => Arc::new(handler),
-    };
-    vec![job(parts.service(group, id, handler, parts.topic(Topic::Dispatches)).consume())]
-}
-
-fn spawn_reconciler(
-    parts: &Parts,
-    group: &'static str,
-    id: ProcessId,
-) -> Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
-    let handler = reconciler::ReconcilerHandler::new(
-        parts.codec.clone(),
-        parts.registry.clone(),
-        Arc::new(parts.owner.clone()),
-        Metrics::silent(group),
-    );
-    vec![job(parts.service(group, id, Arc::new(handler), parts.topic(Topic::OutcomeUnknown)).consume())]
 }
 
 /// A caller: one request, perhaps sent twice, perhaps cancelled, perhaps before it arrives.
@@ -312,17 +159,17 @@ async fn caller(parts: Parts, id: InvocationId) {
         labels: BTreeMap::new(),
         requested_at: None,
     };
-    parts.world.sleep(parts.world.below(2_000)).await;
-    let early = parts.world.chance(60);
-    let cancel = parts.world.chance(250);
+    parts.services.world.sleep(parts.services.world.below(2_000)).await;
+    let early = parts.services.world.chance(60);
+    let cancel = parts.services.world.chance(250);
     if early {
         parts.control(id, Control::Cancel { actor: "ada".into(), reason: "never mind".into() });
-        parts.world.sleep(parts.world.below(400)).await;
+        parts.services.world.sleep(parts.services.world.below(400)).await;
     }
-    let record = parts.codec.encode_request(&request, WireFormat::Json).expect("a request has a record");
-    parts.bus.produce(&record);
+    let record = parts.services.codec.encode_request(&request, WireFormat::Json).expect("a request has a record");
+    parts.services.bus.produce(&record);
     if cancel {
-        parts.world.sleep(parts.world.below(1_500)).await;
+        parts.services.world.sleep(parts.services.world.below(1_500)).await;
         parts.control(id, Control::Cancel { actor: "ada".into(), reason: "changed my mind".into() });
     }
 }
@@ -331,9 +178,9 @@ async fn caller(parts: Parts, id: InvocationId) {
 async fn operator(parts: Parts) {
     let mut settled: BTreeSet<EffectKey> = BTreeSet::new();
     loop {
-        parts.world.sleep(500).await;
-        for record in parts.bus.records(Topic::Terminals) {
-            let Ok(ended) = parts.codec.decode::<RunEnded>(&record) else {
+        parts.services.world.sleep(500).await;
+        for record in parts.services.bus.records(Topic::Terminals) {
+            let Ok(ended) = parts.services.codec.decode::<RunEnded>(&record) else {
                 continue;
             };
             let unresolved = |effect: &&EffectSummary| effect.status.is_unresolved();
@@ -365,13 +212,13 @@ async fn operator(parts: Parts) {
 impl Parts {
     fn control(&self, invocation_id: InvocationId, control: Control) {
         let record = ControlRecord { tenant: TENANT.into(), invocation_id, control };
-        let record = self.codec.encode_control(&record, WireFormat::Json).expect("a control has a record");
-        self.bus.produce(&record);
+        let record = self.services.codec.encode_control(&record, WireFormat::Json).expect("a control has a record");
+        self.services.bus.produce(&record);
     }
 
     fn history(&self, memory: &MemoryStore) -> History {
         let mut history = History::default();
-        let commits = self.store.commits();
+        let commits = self.services.store.commits();
         for (address, records) in memory.all_events() {
             let events = records.iter().map(|record| {
                 let event: Event = store::read_event(record).expect("an event reads back");
@@ -399,12 +246,12 @@ impl Parts {
             .collect();
         history.refused = self.owner.refused();
         history.model_requests = self.model.journal();
-        for published in self.bus.journal() {
+        for published in self.services.bus.journal() {
             history.published.insert(published.record.event_id);
-            let inbound = inbound(&published.record, &self.codec);
+            let inbound = inbound(&published.record, &self.services.codec);
             match published.record.topic {
                 Topic::Dispatches => {
-                    let dispatch: ToolCallDispatched = self.codec.decode(&inbound).expect("a dispatch reads back");
+                    let dispatch: ToolCallDispatched = self.services.codec.decode(&inbound).expect("a dispatch reads back");
                     history.dispatches.push(Dispatched {
                         sequence: published.sequence,
                         invocation_id: dispatch.scope.invocation_id,
@@ -413,7 +260,7 @@ impl Parts {
                     });
                 }
                 Topic::Terminals => {
-                    let ended: RunEnded = self.codec.decode(&inbound).expect("a terminal event reads back");
+                    let ended: RunEnded = self.services.codec.decode(&inbound).expect("a terminal event reads back");
                     let line = (ended.scope.invocation_id, !ended.resumable, ended.reason);
                     history.terminals.insert(published.record.event_id, line);
                 }
@@ -436,7 +283,7 @@ impl Parts {
             events: history.invocations.values().map(Vec::len).sum(),
             effects: history.applied.len(),
             reasons,
-            injected: self.world.injections(),
+            injected: self.services.world.injections(),
             digest: Digest::of("history", &parts),
         }
     }
@@ -461,7 +308,7 @@ fn registry() -> Registry {
         tool("read_order", json!({"order": {}}), json!({"reads": ["order:{order}"]})),
         tool("refund", json!({"order": {}, "amount": {}, "refuse": {}}), json!({
             "writes": ["order:{order}"],
-            "effect": {"key": {"business": "refund:{order}"}, "owner": "payments", "dedupe": "key", "query": true,
+            "effect": {"key": "refund:{order}", "owner": "payments", "dedupe": "key", "query": true,
                        "settle_ms": 200, "probe": {"max_probes": 8, "base_ms": 50, "cap_ms": 2_000}},
             "run": {"kind": "http", "endpoint": {"url": "http://payments/refunds"},
                     "reconcile": {"url": "http://payments/refunds"}},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{EffectContract, RetryPolicy, Template, ToolContract, ToolName};
+use protocol::{EffectContract, EffectKeyRule, RetryPolicy, Template, ToolContract, ToolName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -130,6 +130,12 @@ impl ToolsFile {
             }
             if !tool.arguments.is_object() {
                 problem("arguments", "must be a JSON Schema: an object".to_owned());
+            }
+            if let Some(EffectKeyRule::Business(template)) = tool.effect.as_ref().map(|effect| &effect.key)
+                && !template.0.contains('{')
+            {
+                let message = "a key without a `{field}` would make every call one effect; use `per_invocation`, or name the field";
+                problem("effect.key", message.to_owned());
             }
             if tool.timeout_ms == 0 {
                 problem("timeout_ms", "must be at least 1".to_owned());

@@ -1,0 +1,6 @@
+mod asking;
+mod contexts;
+mod examples;
+mod scripts;
+mod turns;
+mod world;

@@ -1,0 +1,4 @@
+mod hostile;
+mod records;
+mod rules;
+mod world;

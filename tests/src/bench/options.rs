@@ -1,0 +1,38 @@
+//! What is measured, and how long.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A measurement.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The `turnwright` binary whose services are measured.
+    pub binary: PathBuf,
+    /// Invocations in flight, one level after the other.
+    pub concurrency: Vec<usize>,
+    /// How long each level is measured.
+    pub measure: Duration,
+    /// How long each level runs before it is measured.
+    pub warm_up: Duration,
+    /// How long an invocation may take before it counts as lost.
+    pub patience: Duration,
+    /// Also follow every topic and say how long each hop takes; this costs some of what is measured.
+    pub stages: bool,
+    /// Further variables of the services' environment, to try a setting.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Options {
+    /// The standard sweep.
+    pub fn new(binary: PathBuf) -> Self {
+        Self {
+            binary,
+            concurrency: vec![1, 16, 64, 256],
+            measure: Duration::from_secs(12),
+            warm_up: Duration::from_secs(3),
+            patience: Duration::from_secs(30),
+            stages: false,
+            environment: Vec::new(),
+        }
+    }
+}

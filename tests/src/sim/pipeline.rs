@@ -1,0 +1,167 @@
+//! The whole pipeline in one process without faults, for tests that say what goes in and look at what comes out. Time is
+//! virtual: a call of ten seconds takes no time to test.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chassis::registry::Registry;
+use decision::ModelProvider;
+use protocol::{Event, EventsCommitted, InvocationId, Request, RunEnded, Tenant, Timestamp, Version};
+use reconciler::OwnerQuery;
+use schemas::{Codec, CodecConfig, ControlRecord, DeadLetter, Inbound, Outbound, Topic, WireFormat, WireMessage};
+use store::{Address, MemoryStore, Store};
+use tool_executor::ToolTransport;
+
+use super::services::Services;
+use super::{Executor, Faults, SimBus, SimStore, World};
+
+/// What a test plugs in.
+pub struct Edges {
+    pub model: Arc<dyn ModelProvider>,
+    pub tools: Arc<dyn ToolTransport>,
+    pub owners: Arc<dyn OwnerQuery>,
+}
+
+/// The five services, one process each.
+pub struct Pipeline {
+    executor: Executor,
+    services: Services,
+    memory: MemoryStore,
+    produced: u64,
+}
+
+const SHARDS: u16 = 2;
+const NO_FAULTS: Faults = Faults { crash: 0, delay: 0, duplicate: 0, lost_reply: 0, until_ms: 0 };
+
+impl Pipeline {
+    /// Starts the services. `edges` gets the world, so that what it makes can sleep and tell the time. `seed` decides which
+    /// of the tasks that are ready runs first.
+    pub fn new(seed: u64, registry: Arc<Registry>, edges: impl FnOnce(&World) -> Edges) -> Self {
+        let world = World::new(seed, NO_FAULTS);
+        let clock = world.clone();
+        let now = move || Timestamp(i64::try_from(clock.now_ms()).unwrap_or(i64::MAX));
+        let memory = MemoryStore::new(SHARDS, Arc::new(now));
+        let Edges { model, tools, owners } = edges(&world);
+        let config = CodecConfig::default();
+        let services = Services {
+            store: SimStore::new(world.clone(), memory.clone()),
+            bus: SimBus::new(world.clone(), &config.prefix),
+            codec: Arc::new(Codec::new(config)),
+            registry,
+            model,
+            tools,
+            owners,
+            mutant: None,
+            world: world.clone(),
+        };
+        let mut executor = Executor::new(world);
+        for (group, spawn) in services.processes() {
+            let services = services.clone();
+            executor.process(Box::new(move |id| spawn(&services, group, id)));
+        }
+        Self { executor, services, memory, produced: 0 }
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.services.world.now_ms()
+    }
+
+    /// Produces a request, as JSON.
+    pub fn request(&self, request: &Request) {
+        let record = self.services.codec.encode_request(request, WireFormat::Json).expect("a request has a record");
+        self.services.bus.produce(&record);
+    }
+
+    /// Produces a control, as JSON.
+    pub fn control(&self, control: &ControlRecord) {
+        let record = self.services.codec.encode_control(control, WireFormat::Json).expect("a control has a record");
+        self.services.bus.produce(&record);
+    }
+
+    /// Produces any bytes, as kcat would.
+    pub fn produce(&mut self, topic: Topic, key: &str, value: impl Into<Vec<u8>>) {
+        self.produced += 1;
+        let event_id = protocol::EventId(uuid::Uuid::from_u128(u128::from(self.produced)));
+        let (key, value) = (key.as_bytes().to_vec(), value.into());
+        self.services.bus.produce(&Outbound { topic, key, value, headers: Vec::new(), event_id });
+    }
+
+    /// Runs until `done`, for at most that much virtual time; whether `done` came true.
+    pub fn run_until(&mut self, at_most_ms: u64, done: impl Fn(&Seen) -> bool) -> bool {
+        let seen = self.seen();
+        let limit = self.now_ms() + at_most_ms;
+        self.executor.run(limit, || done(&seen))
+    }
+
+    /// Runs for that much virtual time.
+    pub fn run_for(&mut self, ms: u64) {
+        self.run_until(ms, |_| false);
+    }
+
+    /// What can be seen from outside.
+    pub fn seen(&self) -> Seen {
+        let Services { bus, codec, .. } = &self.services;
+        Seen { bus: bus.clone(), codec: codec.clone() }
+    }
+
+    /// The committed events of a run, as the store has them.
+    pub fn stored(&self, tenant: &Tenant, id: InvocationId) -> Vec<Event> {
+        let address = Address { tenant: tenant.clone(), id };
+        let records = futures::executor::block_on(self.memory.events(&address, Version(1), Version(u64::MAX)));
+        let records = records.expect("the in-memory store answers");
+        records.iter().map(|record| store::read_event(record).expect("an event reads back")).collect()
+    }
+
+    /// The snapshot of a run, as the store has it.
+    pub fn snapshot(&self, tenant: &Tenant, id: InvocationId) -> protocol::Invocation {
+        let address = Address { tenant: tenant.clone(), id };
+        let store: Arc<dyn Store> = Arc::new(self.memory.clone());
+        let encode = Arc::new(committer::OutboxEncoder { codec: self.services.codec.clone() });
+        let loaded = futures::executor::block_on(store::Decider::new(store, encode).peek(&address));
+        loaded.expect("the in-memory store answers").0
+    }
+}
+
+/// The topics, as a consumer from the beginning sees them. What stands twice is read once.
+pub struct Seen {
+    bus: SimBus,
+    codec: Arc<Codec>,
+}
+
+impl Seen {
+    fn read<T: WireMessage>(&self, topic: Topic) -> Vec<(Inbound, T)> {
+        let mut records = self.bus.records(topic);
+        let mut known = std::collections::BTreeSet::new();
+        records.retain(|record| known.insert(record.header("ce_id").map(str::to_owned)));
+        let read = |record: Inbound| {
+            let message = self.codec.decode(&record).expect("what a service publishes reads back");
+            (record, message)
+        };
+        records.into_iter().map(read).collect()
+    }
+
+    /// The terminal events of a run, and the virtual time at which each was published.
+    pub fn terminals(&self, id: InvocationId) -> Vec<(i64, RunEnded)> {
+        let all = self.read::<RunEnded>(Topic::Terminals).into_iter();
+        all.filter(|(_, ended)| ended.scope.invocation_id == id).map(|(at, ended)| (at.timestamp_ms, ended)).collect()
+    }
+
+    /// The events of a run from the `events` topic, in order of version.
+    pub fn log(&self, id: InvocationId) -> Vec<Event> {
+        let all = self.read::<EventsCommitted>(Topic::Events).into_iter();
+        let of_run = all.filter(|(_, committed)| committed.scope.invocation_id == id);
+        let by_version: BTreeMap<_, _> =
+            of_run.flat_map(|(_, committed)| committed.events).map(|event| (event.version, event)).collect();
+        by_version.into_values().collect()
+    }
+
+    pub fn dead_letters(&self) -> Vec<DeadLetter> {
+        let records = self.bus.records(Topic::DeadLetters);
+        records.iter().map(|record| self.codec.decode_dead_letter(record).expect("a dead letter reads back")).collect()
+    }
+
+    /// How many records a topic has.
+    pub fn count(&self, topic: Topic) -> usize {
+        self.bus.records(topic).len()
+    }
+}
