@@ -83,9 +83,9 @@ fn every_kind_of_fact_comes_back() {
 }
 
 #[test]
-fn numbers_beyond_a_double_stay_exact_in_facts() {
+fn the_largest_exact_numbers_stay_exact() {
     let mut message = Dice(1).events_committed();
-    let exact = serde_json::json!({"order_id": 9_007_199_254_740_993_u64, "rate": 0.1 + 0.2});
+    let exact = serde_json::json!({"order_id": protocol::MAX_EXACT_INTEGER, "rate": 0.1 + 0.2});
     let mut dispatch = Dice(1).tool_call_dispatched();
     dispatch.arguments = exact.clone();
     comes_back(&dispatch);

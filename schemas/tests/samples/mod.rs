@@ -61,12 +61,12 @@ impl Dice {
     /// What fits Avro's long.
     pub fn count(&mut self) -> u64 {
         let shift = 1 + self.below(62);
-        self.roll() >> shift
+        (self.roll() >> 11) >> shift
     }
 
     pub fn time(&mut self) -> Timestamp {
         match self.below(8) {
-            0 => Timestamp(self.roll() as i64),
+            0 => Timestamp(((self.roll() >> 10) as i64) - (1 << 53) + 1),
             _ => Timestamp(1_700_000_000_000 + self.below(100_000_000_000) as i64),
         }
     }

@@ -1,6 +1,6 @@
 //! Agent profiles and tenants' ceilings (`agents.yaml`).
 
-use protocol::{AgentName, Budget, Digest, Profile, Tenant, Timing, ToolName};
+use protocol::{AgentName, Budget, Digest, MAX_EXACT_INTEGER, Profile, Tenant, Timing, ToolName};
 use serde::{Deserialize, Serialize};
 
 use super::ToolsFile;
@@ -51,6 +51,11 @@ impl AgentsFile {
         for (i, agent) in self.agents.iter().enumerate() {
             if self.agents[..i].iter().any(|other| other.name == agent.name) {
                 problems.push(format!("agents.yaml: agents[{i}].name: `{}` stands twice", agent.name));
+            }
+            let largest = agent.budget.max_tokens.max(agent.budget.max_cost_micros).max(agent.timing.max_runtime_ms);
+            if largest > MAX_EXACT_INTEGER {
+                let at = format!("agents.yaml: agents[{i}]: budget and timing");
+                problems.push(format!("{at}: {largest} is not exact in JSON; {MAX_EXACT_INTEGER} is the most"));
             }
             for name in &agent.tools {
                 if !tools.tools.iter().any(|tool| &tool.name == name) {
