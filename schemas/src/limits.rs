@@ -11,7 +11,7 @@ pub(crate) const ENVELOPE_DEPTH: usize = 24;
 /// The bounds of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The whole value, both ways.
+    /// The whole value, both ways. Below the broker's default message limit, headers included.
     pub bytes: usize,
     /// Nesting of a JSON document from outside, and of each JSON field.
     pub depth: usize,
@@ -24,7 +24,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 1024 * 1024, depth: 32, nodes: 20_000, dead_letter_bytes: 512 * 1024 }
+        Self { bytes: 960 * 1024, depth: 32, nodes: 20_000, dead_letter_bytes: 512 * 1024 }
     }
 }
 

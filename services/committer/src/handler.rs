@@ -150,8 +150,7 @@ fn rejection(input: &Input, refusal: &Refusal) -> Option<Rejection> {
 pub(crate) fn failure(error: DecideError) -> Failure {
     match error {
         DecideError::Store(Error::Retryable(why)) => Failure::Unavailable(why),
-        DecideError::Store(Error::Refused(why)) => Failure::Unavailable(why),
-        DecideError::Store(error @ Error::Corrupt(_)) => Failure::Retry(error.to_string()),
+        DecideError::Store(error @ (Error::Refused(_) | Error::Corrupt(_))) => Failure::Retry(error.to_string()),
         DecideError::Unencodable(why) => Failure::Reject(Rejection::new(DeadLetterCode::Oversize, "", why)),
         error @ (DecideError::Contended(_) | DecideError::Bug(_)) => Failure::Retry(error.to_string()),
     }

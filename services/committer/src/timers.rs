@@ -74,15 +74,17 @@ impl Periodic for Timers {
                 }
             }
         }
-        let found = !due.is_empty();
         let mut fired = futures::stream::iter(due)
             .map(|(address, timers)| self.fire(address, timers))
             .buffer_unordered(CONCURRENCY);
         let mut reply = Reply::default();
-        let mut failed = None;
+        let (mut failed, mut woken) = (None, false);
         while let Some(decided) = fired.next().await {
             match decided {
-                Ok(decided) => relay::say(&mut reply, decided)?,
+                Ok(decided) => {
+                    woken |= decided.outcomes.iter().any(Result::is_ok);
+                    relay::say(&mut reply, decided)?;
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -90,7 +92,8 @@ impl Periodic for Timers {
             // What did go through is published all the same; the rest is still due.
             Some(error) if reply.publish.is_empty() => Err(error),
             Some(_) => Ok((reply, false)),
-            None => Ok((reply, found)),
+            // Where nothing moved (a frozen invocation), the next tick can wait.
+            None => Ok((reply, woken)),
         }
     }
 

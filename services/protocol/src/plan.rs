@@ -9,8 +9,8 @@ use crate::{
     resources_overlap,
 };
 
-/// The most calls one batch may hold.
-pub const MAX_BATCH_CALLS: usize = 32;
+/// The most calls one batch may hold: with the bound on outputs it keeps a turn's record under a record's size.
+pub const MAX_BATCH_CALLS: usize = 16;
 
 /// A batch, ready to run. Calls stand in proposal order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 mod acknowledged;
 mod address;
 mod api;
+mod convert;
 mod decide;
 mod memory;
 mod redis;
@@ -12,6 +13,7 @@ mod well_formed;
 pub use crate::redis::{RedisConfig, RedisStore};
 pub use address::shard_of;
 pub use api::*;
+pub use convert::{ends_commit, read_event};
 pub use decide::*;
 pub use memory::{MemoryStore, Settled};
 pub use stats::Stats;

@@ -52,6 +52,9 @@ fn default_max_output_bytes() -> usize {
     16 * 1024
 }
 
+/// A turn's record holds every output of its batch twice: once settled, once in the turn.
+const MOST_OUTPUT_BYTES: usize = 24 * 1024;
+
 fn yes() -> bool {
     true
 }
@@ -136,6 +139,9 @@ impl ToolsFile {
             {
                 let message = "a key without a `{field}` would make every call one effect; use `per_invocation`, or name the field";
                 problem("effect.key", message.to_owned());
+            }
+            if tool.max_output_bytes > MOST_OUTPUT_BYTES {
+                problem("max_output_bytes", format!("at most {MOST_OUTPUT_BYTES}, so that a turn fits a record"));
             }
             if tool.timeout_ms == 0 {
                 problem("timeout_ms", "must be at least 1".to_owned());
