@@ -1,5 +1,6 @@
 //! In-process pipeline, simulation, crash and broker suites, benchmark and repository rules.
 
+pub mod bench;
 pub mod checker;
 pub mod owner;
 pub mod sim;

@@ -82,11 +82,15 @@ impl Decider {
         Self { store, encode, stub_quota: DEFAULT_STUB_QUOTA }
     }
 
-    /// The invocation as it is committed, without its ledger; absent when nothing but a stub or a tombstone is stored.
+    /// The invocation as it is committed, without its ledger. A frozen one reads as absent: its lease is revoked as well.
     pub async fn peek(&self, address: &Address) -> Result<(Invocation, Timestamp), Error> {
         let loaded = self.store.load(address, &Entries::Keys(Vec::new()), None).await?;
         let loading = decode(address, loaded, Some(BTreeSet::new()), None)?;
-        Ok((loading.state, loading.now))
+        let state = match loading.frozen {
+            true => Invocation::absent(address.tenant.clone(), address.id),
+            false => loading.state,
+        };
+        Ok((state, loading.now))
     }
 
     /// Applies these inputs to one invocation, in order, in as few commits as may be.

@@ -1,0 +1,125 @@
+//! The handler of `outcome-unknown`: one question to the owner per record, one `resolutions` record per question.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chassis::registry::{ReconcileEndpoint, Registry, Tool, ToolKind};
+use chassis::{Failure, Handler, Metrics, Reply};
+use protocol::{Answer, EffectAnswered, EffectOutcome, EffectQueried, EventId};
+use schemas::headers::TraceContext;
+use schemas::{Codec, Inbound, Outbound};
+use serde_json::json;
+
+use crate::{OwnerQuery, Question, answer, names};
+
+/// What an owner's answer may hold beside its output.
+const ENVELOPE_BYTES: usize = 4 * 1024;
+
+/// Asks owners. Holds no state.
+pub struct ReconcilerHandler {
+    codec: Arc<Codec>,
+    registry: Arc<Registry>,
+    owner: Arc<dyn OwnerQuery>,
+    metrics: Metrics,
+}
+
+impl ReconcilerHandler {
+    pub fn new(codec: Arc<Codec>, registry: Arc<Registry>, owner: Arc<dyn OwnerQuery>, metrics: Metrics) -> Self {
+        Self { codec, registry, owner, metrics }
+    }
+
+    async fn ask(&self, query: &EffectQueried, trace: &TraceContext) -> Answer {
+        let (tool, endpoint) = match askable(&self.registry, query) {
+            Ok(place) => place,
+            Err(why) => return Answer::Unanswerable { why: why.to_owned() },
+        };
+        let question = Question {
+            url: &endpoint.url,
+            effect_key: &query.effect_key,
+            timeout: Duration::from_millis(endpoint.timeout_ms),
+            max_bytes: tool.max_output_bytes.saturating_add(ENVELOPE_BYTES),
+            traceparent: trace.traceparent.as_deref(),
+        };
+        let reply = self.owner.ask(&question).await;
+        let (answer, unusable) = answer(&reply, &query.request_fingerprint);
+        if let Some(kind) = unusable {
+            self.metrics.count(names::UNUSABLE, &[("kind", kind)]);
+            tracing::warn!(kind, tool = %query.tool, "the owner gave no usable word on an effect");
+        }
+        answer
+    }
+
+    fn resolution(&self, query: EffectQueried, answer: Answer) -> Result<Outbound, Failure> {
+        let EffectQueried { scope, call_id, effect_key, attempt_id, probe, .. } = query;
+        let name = format!("resolution/{effect_key}/{attempt_id}/{probe}");
+        let event_id = EventId::answer(scope.invocation_id, scope.basis, &name);
+        let mut answered = EffectAnswered { scope, call_id, effect_key, attempt_id, probe, answer };
+        let error = match self.codec.encode(&answered, event_id, None) {
+            Ok(record) => return Ok(record),
+            Err(error) => error,
+        };
+        // The owner's word counts even where its output fits no record.
+        if let Answer::Certain { outcome: EffectOutcome::Committed { output, .. } } = &mut answered.answer {
+            *output = json!({"omitted": "the output fits no record"});
+            return self.codec.encode(&answered, event_id, None).map_err(|error| Failure::Retry(error.to_string()));
+        }
+        Err(Failure::Retry(error.to_string()))
+    }
+}
+
+/// Where the owner of a queried effect is asked, or why it cannot be.
+fn askable<'r>(
+    registry: &'r Registry,
+    query: &EffectQueried,
+) -> Result<(&'r Tool, &'r ReconcileEndpoint), &'static str> {
+    let tool = registry.tool(&query.tool).ok_or("the tool is not in this reconciler's registry")?;
+    match (&tool.effect, &tool.run) {
+        (None, _) => Err("the registry declares no effect for this tool"),
+        (Some(contract), _) if !contract.query => Err("the registry says that the owner cannot be asked"),
+        (Some(_), ToolKind::Http { reconcile: Some(endpoint), .. }) => Ok((tool, endpoint)),
+        (Some(_), ToolKind::Http { reconcile: None, .. } | ToolKind::Lookup { .. }) => {
+            Err("the registry names no place to ask the owner")
+        }
+    }
+}
+
+fn label(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Certain { outcome: EffectOutcome::Committed { .. } } => "committed",
+        Answer::Certain { outcome: EffectOutcome::Rejected { .. } } => "rejected",
+        Answer::NotApplied => "not_applied",
+        Answer::Pending { .. } => "pending",
+        Answer::Unanswerable { .. } => "unanswerable",
+    }
+}
+
+#[async_trait]
+impl Handler for ReconcilerHandler {
+    /// The Effect Key. Undecodable records go by their key and are rejected when handled.
+    fn order_key(&self, record: &Inbound) -> Vec<u8> {
+        match self.codec.decode::<EffectQueried>(record) {
+            Ok(query) => query.effect_key.0.into_bytes(),
+            Err(_) => record.key.clone().unwrap_or_default(),
+        }
+    }
+
+    async fn handle(&self, batch: &[Inbound]) -> Result<Reply, Failure> {
+        self.codec.learn(batch).await.map_err(|error| Failure::Unavailable(error.to_string()))?;
+        let mut reply = Reply::default();
+        for (index, record) in batch.iter().enumerate() {
+            let query: EffectQueried = match self.codec.decode(record) {
+                Ok(query) => query,
+                Err(rejection) => {
+                    reply.rejected.push((index, rejection));
+                    continue;
+                }
+            };
+            let answer = self.ask(&query, &TraceContext::of(record)).await;
+            self.metrics.count(names::ANSWERS, &[("answer", label(&answer))]);
+            self.metrics.count(chassis::names::APPLIED, &[("topic", "outcome-unknown")]);
+            reply.publish.push(self.resolution(query, answer)?);
+        }
+        Ok(reply)
+    }
+}
