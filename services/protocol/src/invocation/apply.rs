@@ -163,7 +163,7 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             Ok(())
         }
         Fact::Ended { segment, reason, .. } => {
-            let (step, round) = state.turn();
+            let (step, round) = (event.step, state.turn().1);
             let unresolved = state.has_unresolved_effects();
             let execution = state.execution().filter(|_| unresolved).cloned();
             let run = run(state).ok_or(impossible("not admitted"))?;
