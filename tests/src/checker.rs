@@ -1,4 +1,4 @@
-//! The checker of reliability.md's invariants I1–I8 (and I9 as far as the books tell), over what the world outside saw:
+//! The checker of the invariants I1–I8 (and I9 as far as the books tell), over what the world outside saw:
 //! committed events, the owner's books, the model's requests and the publish journal. It runs no code of `handle` or
 //! `apply`: it reads facts.
 

@@ -1,4 +1,4 @@
-//! The closed vocabularies as Avro enums. Each has the whole of protocol.md, what the core does not do yet included, and
+//! The closed vocabularies as Avro enums. Each has the whole vocabulary, what the core does not do yet included, and
 //! a last symbol that stands for one newer than this build: both are dead-lettered as `unsupported`, never guessed at.
 
 use protocol as p;
@@ -100,7 +100,7 @@ symbols!(AttemptResult { Succeeded, Failed, NothingSent, Unknown });
 symbols!(ModelAnswer { Proposed, Failed });
 
 symbols!(
-    /// Every event of protocol.md.
+    /// Every event of the vocabulary.
     EventType {
         Admitted, TurnPlanned, DecisionRejected, ApprovalRequested, ApprovalGranted, ApprovalRefused,
         ClarificationRequested, ClarificationGiven, WaveReleased, CallReleased, CallClaimed, AttemptFailed, CallSettled,

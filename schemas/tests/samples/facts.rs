@@ -94,7 +94,7 @@ impl Dice {
         EffectKey(self.digest().to_string())
     }
 
-    /// The `kind`-th fact of protocol.md that the core has.
+    /// The `kind`-th fact that the core has.
     pub fn fact(&mut self, kind: usize) -> Fact {
         let (call_id, attempt_id) = (CallId(self.uuid()), AttemptId(self.uuid()));
         let (attempt, probe, round) = (AttemptNumber(self.small()), Probe(self.small()), Round(self.small()));

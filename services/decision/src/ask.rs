@@ -1,4 +1,4 @@
-//! Asking within a budget of attempts and time (protocol.md, "Model errors").
+//! Asking within a budget of attempts and time.
 
 use std::pin::pin;
 use std::time::Duration;

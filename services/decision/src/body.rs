@@ -8,7 +8,7 @@ use crate::{ModelReply, Said};
 const MAX_NAME_BYTES: usize = 256;
 
 /// The answer as it is journalled and published. A refusal, an empty and a cut-off answer become a text that validation
-/// recognises and refuses, so that they are repaired like any other invalid decision (protocol.md, "Model errors").
+/// recognises and refuses, so that they are repaired like any other invalid decision.
 pub(crate) fn proposed(reply: ModelReply, context_digest: Digest) -> ModelAnswer {
     let body = match reply.said {
         Said::Decision(text) => not_much_longer_than_any_decision(text),

@@ -216,7 +216,7 @@ impl Fields<'_> {
     }
 }
 
-/// The fingerprint of a batch (protocol.md, "Fingerprint"): over (tool, canonical arguments) sorted, Call IDs and
+/// The fingerprint of a batch: over (tool, canonical arguments) sorted, Call IDs and
 /// volatile fields left out.
 pub fn fingerprint(calls: &[AcceptedCall]) -> Digest {
     let mut parts: Vec<Vec<u8>> = calls

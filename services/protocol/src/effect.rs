@@ -97,7 +97,7 @@ pub enum ResolvedBy {
     Operator { actor: crate::Actor, evidence: String },
 }
 
-/// An owner's answer, by the reconciler (architecture.md, topic `resolutions`).
+/// An owner's answer, by the reconciler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Answer {

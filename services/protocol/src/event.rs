@@ -23,7 +23,7 @@ pub struct Event {
     pub fact: Fact,
 }
 
-/// What happened. Whatever a bound or a fold counts has a fact here (protocol.md, "Events").
+/// What happened. Whatever a bound or a fold counts has a fact here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum Fact {
@@ -118,7 +118,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// The fact's name, as it stands on the wire and in `protocol.md`.
+    /// The fact's name, as it stands on the wire.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Admitted(_) => "admitted",

@@ -150,7 +150,7 @@ number_newtype!(
 );
 
 impl CallId {
-    /// The Call ID at a position of a plan (protocol.md, "Decisions").
+    /// The Call ID at a position of a plan.
     pub fn derive(invocation: InvocationId, step: Step, round: Round, ordinal: u32) -> Self {
         Self(Uuid::new_v5(&invocation.0, format!("call/{step}/{round}/{ordinal}").as_bytes()))
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{AttemptId, Digest};
 
-/// The class of a call's error (protocol.md, "Errors of a call"). Closed.
+/// The class of a call's error. Closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {

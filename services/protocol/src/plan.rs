@@ -126,7 +126,7 @@ impl Plan {
     }
 }
 
-/// The Effect Key of a call (architecture.md, "Rules for effects"): never of step, attempt or Call ID.
+/// The Effect Key of a call: never of step, attempt or Call ID.
 fn effect_key(
     place: PlanPlace<'_>,
     contract: &ToolContract,

@@ -1,4 +1,4 @@
-//! An invocation request, as sent (protocol.md, "Invocation request").
+//! An invocation request, as sent.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,7 @@ fn yes() -> bool {
     true
 }
 
-/// What the owner of an effect promises (architecture.md, "Rules for effects").
+/// What the owner of an effect promises.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EffectContract {

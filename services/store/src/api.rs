@@ -260,7 +260,7 @@ pub trait Store: Send + Sync {
     async fn check(&self, durability: Durability) -> Result<(), Error>;
 }
 
-/// What may be taken for granted of the store (architecture.md, "Store").
+/// What may be taken for granted of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {

@@ -1,4 +1,4 @@
-//! A batch of calls, judged in protocol.md's order: IDs, tools, arguments, sizes, budgets, plan. Progress is not judged
+//! A batch of calls, judged in this order: IDs, tools, arguments, sizes, budgets, plan. Progress is not judged
 //! here: only the committer knows the last plan for certain.
 
 use std::collections::BTreeMap;

@@ -99,7 +99,7 @@ impl Judge {
 const MAX_PATH_BYTES: usize = 512;
 
 /// What an adapter writes in place of a decision when the model gave none: an empty body, or `{"no_decision": why}` for
-/// a refusal, an empty or a cut-off answer (protocol.md, "Model errors"). It is repaired like any invalid decision.
+/// a refusal, an empty or a cut-off answer. It is repaired like any invalid decision.
 fn no_decision(body: &str) -> Option<Finding> {
     let why = match body.trim() {
         "" => "empty".to_owned(),

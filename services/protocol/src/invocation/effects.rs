@@ -206,7 +206,7 @@ fn pending(now: Timestamp, contract: &EffectContract, unknown: &Unknown, call_id
 }
 
 /// "Not found" counts only from an owner that enforces the key, and only for a question asked after the settle window:
-/// before it, the request may still be on its way (case 22).
+/// before it, the request may still be on its way.
 fn not_applied(
     now: Timestamp,
     contract: &EffectContract,

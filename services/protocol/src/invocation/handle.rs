@@ -1,4 +1,4 @@
-//! `handle`: the table of protocol.md, "Phases". Every input is answered with events, or with the reason why there are
+//! `handle`: the table of phases and inputs. Every input is answered with events, or with the reason why there are
 //! none.
 
 use super::calls::{self, ClaimRefusal};
