@@ -2,7 +2,9 @@
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{cancel, completion, dev, doctor, env, init, inspect, invoke, list, serve, topics, watch};
+use crate::commands::{
+    cancel, completion, dev, doctor, env, init, inspect, invoke, list, schema, serve, topics, watch,
+};
 use crate::error::Error;
 use crate::settings::{Dev, Settings, with_defaults};
 
@@ -33,6 +35,7 @@ pub enum Command {
     List(list::Arguments),
     Inspect(inspect::Arguments),
     Cancel(cancel::Arguments),
+    Schema(schema::Arguments),
     Topics(topics::Arguments),
     Init(init::Arguments),
     Doctor(doctor::Arguments),

@@ -19,7 +19,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn codec(settings: &Settings) -> Result<Codec, Error> {
     let codec = Codec::new(settings.codec());
     codec.connect_registry(false).await.map_err(|error| {
-        let fix = "check the address, or register the schemas first; without --schema-registry none is asked";
+        let fix =
+            "check the address, or run `turnwright schema register` first; without --schema-registry none is asked";
         Error::setting("--schema-registry (TURNWRIGHT_SCHEMA_REGISTRY)", error, fix)
     })?;
     Ok(codec)

@@ -2,8 +2,21 @@
 
 use assert_cmd::Command;
 
-const COMMANDS: [&str; 12] =
-    ["serve", "dev", "invoke", "watch", "list", "inspect", "cancel", "topics", "init", "doctor", "env", "completion"];
+const COMMANDS: [&str; 13] = [
+    "serve",
+    "dev",
+    "invoke",
+    "watch",
+    "list",
+    "inspect",
+    "cancel",
+    "topics",
+    "schema",
+    "init",
+    "doctor",
+    "env",
+    "completion",
+];
 
 fn turnwright() -> Command {
     let mut command = Command::cargo_bin("turnwright").unwrap();
@@ -59,6 +72,8 @@ fn wrong_flags_are_refused_by_name_with_code_2() {
         (vec!["inspect", "not-a-uuid"], "not-a-uuid"),
         (vec!["topics", "apply", "--file", "/no/such/file"], "--file"),
         (vec!["env", "--shards", "0"], "--shards"),
+        (vec!["schema", "register"], "--schema-registry"),
+        (vec!["schema", "register", "--schema-registry", "http://127.0.0.1:9"], "--schema-registry"),
     ] {
         let said = stderr(turnwright().args(&arguments), 2);
         assert!(said.contains(named), "{arguments:?} does not name {named}:\n{said}");

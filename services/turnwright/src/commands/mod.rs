@@ -9,6 +9,7 @@ pub mod init;
 pub mod inspect;
 pub mod invoke;
 pub mod list;
+pub mod schema;
 pub mod serve;
 pub mod topics;
 pub mod watch;
@@ -27,6 +28,7 @@ pub async fn run(cli: Cli) -> Result<u8, Error> {
         Command::List(arguments) => list::run(&settings, arguments).await,
         Command::Inspect(arguments) => inspect::run(&settings, arguments).await,
         Command::Cancel(arguments) => cancel::run(&settings, arguments).await,
+        Command::Schema(arguments) => schema::run(&settings, arguments).await,
         Command::Topics(arguments) => topics::run(&settings, arguments).await,
         Command::Init(arguments) => init::run(&settings, arguments),
         Command::Doctor(arguments) => doctor::run(&settings, arguments).await,

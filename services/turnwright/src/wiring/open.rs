@@ -86,7 +86,7 @@ pub async fn connect_registry(codec: &Codec, shutdown: &Shutdown) -> Result<Opti
         Ok(()) => Ok(Try::Done(())),
         Err(RegistryError::Unavailable(why)) => Ok(Try::Later(why)),
         Err(error @ (RegistryError::NotRegistered { .. } | RegistryError::Refused { .. })) => {
-            let fix = "register the schemas under schemas/avro first, one per topic, or correct the address";
+            let fix = "run `turnwright schema register` first, or correct the address";
             Err(Error::setting("--schema-registry (TURNWRIGHT_SCHEMA_REGISTRY)", error, fix))
         }
     })
