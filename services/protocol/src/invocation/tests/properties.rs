@@ -93,7 +93,7 @@ fn input(world: &World, kind: u8, n: u16) -> Option<Input> {
         6 | 7 => Input::CallSettled(Box::new(settled(&dispatch?, attempt_outcome(n / 8)))),
         8 => Input::EffectAnswered(Box::new(answered(&pick(&queries, n)?, answer(n / 8)))),
         9 | 10 => Input::TimerFired(pick(&timers(&world.state), n)?.name),
-        _ if n % 4 == 0 => Input::Control(Control::Cancel { actor: "ada".into(), reason: "no".into() }),
+        _ if n.is_multiple_of(4) => Input::Control(Control::Cancel { actor: "ada".into(), reason: "no".into() }),
         _ => Input::Control(Control::ResolveEffect {
             actor: "grace".into(),
             effect_key: pick(&queries, n)?.effect_key,
