@@ -2,5 +2,6 @@
 
 pub mod bench;
 pub mod checker;
+pub mod cluster;
 pub mod owner;
 pub mod sim;

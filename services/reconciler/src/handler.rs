@@ -8,7 +8,7 @@ use chassis::registry::{ReconcileEndpoint, Registry, Tool, ToolKind};
 use chassis::{Failure, Handler, Metrics, Reply};
 use protocol::{Answer, EffectAnswered, EffectOutcome, EffectQueried, EventId};
 use schemas::headers::TraceContext;
-use schemas::{Codec, Inbound, Outbound};
+use schemas::{Codec, Inbound, Outbound, Topic};
 use serde_json::json;
 
 use crate::{OwnerQuery, Question, answer, names};
@@ -117,7 +117,7 @@ impl Handler for ReconcilerHandler {
             };
             let answer = self.ask(&query, &TraceContext::of(record)).await;
             self.metrics.count(names::ANSWERS, &[("answer", label(&answer))]);
-            self.metrics.count(chassis::names::APPLIED, &[("topic", "outcome-unknown")]);
+            self.metrics.count(chassis::names::APPLIED, &[("topic", Topic::OutcomeUnknown.short_name())]);
             reply.publish.push(self.resolution(query, answer)?);
         }
         Ok(reply)

@@ -175,7 +175,9 @@ impl Decider {
             match handle(&draft.state, input, loading.now) {
                 Ok(events) => {
                     for event in &events {
-                        let state = std::mem::replace(&mut draft.state, loading.state.clone());
+                        // Any state will do to stand in for the moved one; this one costs nothing.
+                        let absent = Invocation::absent(address.tenant.clone(), address.id);
+                        let state = std::mem::replace(&mut draft.state, absent);
                         draft.state = apply(state, event).map_err(|error| DecideError::Bug(error.to_string()))?;
                     }
                     draft.events.extend(events.iter().cloned());

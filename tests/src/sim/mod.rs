@@ -17,7 +17,7 @@ pub use bus::{Published, SimBus};
 pub use executor::{Executor, ProcessId};
 pub use model::SimModel;
 pub use owner::{Application, SimOwner};
-pub use pipeline::{Edges, Pipeline};
+pub use pipeline::{Edges, Pipeline, Seen};
 pub use process::SimClock;
 pub use run::{Mutant, Report, Setup, run_seed};
 pub use store::{CommitLog, SimStore};

@@ -75,7 +75,12 @@ pub struct SkipsTheLease {
 }
 
 impl SkipsTheLease {
-    pub fn new(inner: Arc<dyn Handler>, tools: Arc<dyn ToolTransport>, codec: Arc<Codec>, registry: Arc<Registry>) -> Self {
+    pub fn new(
+        inner: Arc<dyn Handler>,
+        tools: Arc<dyn ToolTransport>,
+        codec: Arc<Codec>,
+        registry: Arc<Registry>,
+    ) -> Self {
         Self { inner, tools, codec, registry }
     }
 

@@ -251,7 +251,8 @@ impl Parts {
             let inbound = inbound(&published.record, &self.services.codec);
             match published.record.topic {
                 Topic::Dispatches => {
-                    let dispatch: ToolCallDispatched = self.services.codec.decode(&inbound).expect("a dispatch reads back");
+                    let dispatch: ToolCallDispatched =
+                        self.services.codec.decode(&inbound).expect("a dispatch reads back");
                     history.dispatches.push(Dispatched {
                         sequence: published.sequence,
                         invocation_id: dispatch.scope.invocation_id,

@@ -100,8 +100,13 @@ fn spawn_committer(services: &Services, group: &'static str, id: ProcessId) -> V
     let clock = Arc::new(SimClock(services.world.clone()));
     let store = decider.store.clone();
     let leases = Arc::new(Leases::new(store.clone(), clock, owner, config.lease_ttl));
-    let handler =
-        CommitterHandler::new(decider.clone(), services.codec.clone(), services.registry.clone(), u64::MAX, metrics.clone());
+    let handler = CommitterHandler::new(
+        decider.clone(),
+        services.codec.clone(),
+        services.registry.clone(),
+        u64::MAX,
+        metrics.clone(),
+    );
     let topics = handler.topics();
     let handler: Arc<dyn chassis::Handler> = Arc::new(handler);
     let handler: Arc<dyn chassis::Handler> = match services.mutant {
@@ -170,4 +175,3 @@ fn spawn_reconciler(services: &Services, group: &'static str, id: ProcessId) -> 
     );
     vec![job(services.service(group, id, Arc::new(handler), services.topic(Topic::OutcomeUnknown)).consume())]
 }
-

@@ -1,0 +1,86 @@
+//! What comes in: controls without behaviour, foreign tenants, the same request twice.
+
+use protocol::{Control, EffectKey, EffectOutcome, InvocationId, TerminalReason};
+use schemas::{ControlRecord, DeadLetterCode, Topic};
+use serde_json::json;
+
+use crate::stage::*;
+
+const SLOW_READ: &str = r#"
+runs:
+  - steps:
+      - step: 1
+        decision: {kind: tool_calls, calls: [{call_id: x, tool_name: a, arguments: {n: 1}}]}
+      - {step: 2, decision: {kind: final, answer: done}}
+"#;
+
+fn slow() -> World {
+    World::new(|_| (5_000, answered(200, json!({}))))
+}
+
+#[test]
+fn a_control_without_behaviour_is_a_typed_dead_letter_and_the_run_goes_on() {
+    let mut pipeline = pipeline(SLOW_READ, &slow());
+    pipeline.request(&request(1));
+    pipeline.run_for(1_000);
+    let key = id(1).to_string();
+    for kind in ["approve", "reject", "clarify", "dance"] {
+        let value = json!({"kind": kind, "tenant": TENANT, "actor": "ada", "invocation_id": key}).to_string();
+        pipeline.produce(Topic::Controls, &key, value);
+    }
+    assert_eq!(ended(&mut pipeline, id(1)).reason, TerminalReason::Completed);
+    let letters = pipeline.seen().dead_letters();
+    let found: Vec<_> = letters.iter().map(|letter| (letter.rejection.code, letter.rejection.field.as_str())).collect();
+    let unsupported = (DeadLetterCode::Unsupported, "kind");
+    assert_eq!(found, [unsupported, unsupported, unsupported, (DeadLetterCode::Malformed, "kind")]);
+}
+
+#[test]
+fn the_same_request_twice_is_one_run_and_another_under_its_id_is_a_conflict() {
+    let mut pipeline = pipeline(SLOW_READ, &slow());
+    pipeline.request(&request(1));
+    pipeline.request(&request(1));
+    pipeline.run_for(1_000);
+    let mut other = request(1);
+    other.goal = json!("something else");
+    pipeline.request(&other);
+    assert_eq!(ended(&mut pipeline, id(1)).reason, TerminalReason::Completed);
+    let codes: Vec<_> = pipeline.seen().dead_letters().iter().map(|letter| letter.rejection.code).collect();
+    assert_eq!(codes, [DeadLetterCode::RequestConflict]);
+}
+
+/// What another tenant sees when it names an Invocation ID in every way it can: dead letters, and topics that moved.
+fn probe(foreign: InvocationId) -> (Vec<(DeadLetterCode, String, String)>, [usize; 3]) {
+    let mut pipeline = pipeline(SLOW_READ, &slow());
+    pipeline.request(&request(1));
+    pipeline.run_for(1_000);
+    pipeline.control(&cancel(OTHER_TENANT, foreign));
+    let outcome = EffectOutcome::Committed { receipt: None, output: json!({}) };
+    let (actor, effect_key, evidence) = ("mallory".into(), EffectKey("k".to_owned()), "none".to_owned());
+    pipeline.control(&ControlRecord {
+        tenant: OTHER_TENANT.into(),
+        invocation_id: foreign,
+        control: Control::ResolveEffect { actor, effect_key, outcome, evidence },
+    });
+    pipeline.run_for(1_000);
+    let mut asked = request(foreign.0.as_u128());
+    asked.tenant = OTHER_TENANT.into();
+    pipeline.request(&asked);
+    pipeline.run_for(60_000);
+    let seen = pipeline.seen();
+    let mine: Vec<_> =
+        seen.terminals(id(1)).into_iter().filter(|(_, ended)| ended.scope.tenant.as_str() == TENANT).collect();
+    assert_eq!(mine.len(), 1, "the owner's run ends once");
+    assert_eq!(mine[0].1.reason, TerminalReason::Completed, "and is not disturbed");
+    let theirs = seen.terminals(foreign).into_iter().filter(|(_, ended)| ended.scope.tenant.as_str() == OTHER_TENANT);
+    let theirs: Vec<_> = theirs.map(|(_, ended)| ended.reason).collect();
+    assert_eq!(theirs, [TerminalReason::Cancelled], "their own cancel overtook their own request");
+    let letters = seen.dead_letters().into_iter();
+    let letters = letters.map(|letter| (letter.rejection.code, letter.rejection.field, letter.rejection.message));
+    (letters.collect(), [Topic::Terminals, Topic::Events, Topic::DeadLetters].map(|topic| seen.count(topic)))
+}
+
+#[test]
+fn another_tenants_invocation_id_behaves_exactly_as_an_unknown_one() {
+    assert_eq!(probe(id(1)), probe(id(999)));
+}
