@@ -12,7 +12,8 @@ agents:
     model: scripted
     tools: [profile, refund]
     budget: {max_steps: 4, max_tool_calls: 4, max_tokens: 10000, max_cost_micros: 10000, max_repeated_plan: 1}
-    timing: {max_runtime_ms: 300000, decide_timeout_ms: 5000}
+    # Patience in numbers, not in length: what is lost is asked for again soon, and no outage of a test ends a run.
+    timing: {max_runtime_ms: 300000, decide_timeout_ms: 5000, max_reissues: 50, max_rereleases: 50}
 ";
 
 const INGRESS: &str = "
@@ -38,6 +39,7 @@ tools:
     arguments: {type: object, required: [customer], properties: {customer: {type: string}}}
     reads: ['customer:{customer}']
     timeout_ms: 2000
+    retry: {max_attempts: 50, cap_ms: 1000}
     run: {kind: lookup, argument: customer, rows: {ada: {status: active}}}
   - name: refund
     arguments:
