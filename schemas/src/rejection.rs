@@ -55,12 +55,15 @@ impl DeadLetterCode {
     }
 }
 
+/// What a rejection names when it is the record's value as a whole.
+pub const WHOLE_VALUE: &str = "value";
+
 /// Why a record can never be handled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {field}: {message}", code = .code.as_str())]
 pub struct Rejection {
     pub code: DeadLetterCode,
-    /// The path of the field at fault; empty when it is the record as a whole.
+    /// The path of the field at fault; [`WHOLE_VALUE`] when it is the value as a whole.
     pub field: String,
     /// What is wrong and how to mend it. Never holds values of fields that may be secret.
     pub message: String,

@@ -5,7 +5,7 @@ mod samples;
 use proptest::prelude::*;
 use protocol::*;
 use samples::{Dice, arrived, codec};
-use turnwright_schemas::{Codec, DeadLetterCode, Inbound, PublicWire, Rejection, WireFormat};
+use turnwright_schemas::{Codec, DeadLetterCode, Inbound, Limits, PublicWire, Rejection, WireFormat};
 use uuid::Uuid;
 
 fn nil() -> EventId {
@@ -190,9 +190,9 @@ fn what_readers_would_refuse_is_refused_before_it_is_published() {
     dispatch.arguments = deep(33);
     let error = codec.encode(&dispatch, nil(), None).unwrap_err();
     assert_eq!(error.to_string(), "arguments: nested deeper than 32 levels");
-    dispatch.arguments = serde_json::json!("x".repeat(1024 * 1024));
+    dispatch.arguments = serde_json::json!("x".repeat(Limits::default().bytes));
     let error = codec.encode(&dispatch, nil(), None).unwrap_err();
-    assert!(error.to_string().contains("over the limit of 1048576"), "{error}");
+    assert!(error.to_string().contains(&format!("over the limit of {}", Limits::default().bytes)), "{error}");
 }
 
 #[test]

@@ -108,8 +108,8 @@ fn what_cannot_be_a_request_is_a_typed_dead_letter_and_the_partition_moves_on() 
         (demo("x").with("agent", Value::Null), Code::Malformed, "agent", "is required"),
         (demo("x").with("budget", json!({"max_steps": "four"})), Code::Malformed, "budget.max_steps", "whole number"),
         (demo("x").with("gaol", json!("x")), Code::Malformed, "gaol", "goal"),
-        (demo(&bomb), Code::Oversize, "", "bytes"),
-        (demo("x").with("goal", nested(40)), Code::TooDeep, "", "32"),
+        (demo(&bomb), Code::Oversize, "value", "bytes"),
+        (demo("x").with("goal", nested(40)), Code::TooDeep, "value", "32"),
         (demo("x").with("schema_version", json!(2)), Code::UnknownVersion, "schema_version", "must be 1"),
         (demo("x").with("tenant", json!("somebody-else")), Code::TenantMismatch, "tenant", ""),
     ];

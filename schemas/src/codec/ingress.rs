@@ -5,7 +5,7 @@ use protocol::InvocationId;
 use super::fields::Fields;
 use super::{Codec, Framing, key_of};
 use crate::wire::json_rejection;
-use crate::{DeadLetterCode, Inbound, Rejection, Topic};
+use crate::{DeadLetterCode, Inbound, Rejection, Topic, WHOLE_VALUE};
 
 /// A record from outside, before its fields are read.
 pub(super) enum Raw<T> {
@@ -22,7 +22,7 @@ impl Codec {
         match self.framed(topic, record)? {
             (Framing::Json, value) => {
                 let parsed = protocol::parse_bounded(value, self.limits.outside());
-                let parsed = parsed.map_err(|error| json_rejection("", &error))?;
+                let parsed = parsed.map_err(|error| json_rejection(WHOLE_VALUE, &error))?;
                 if parsed.get("specversion").is_some() {
                     let message =
                         "structured CloudEvents are not read; send `data` as the value and the rest as headers";

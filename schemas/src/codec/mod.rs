@@ -16,7 +16,7 @@ use crate::avro::{self, HEADER_BYTES, SINGLE_OBJECT_MARKER};
 use crate::headers::{self, CloudEvent};
 use crate::registry::Registry;
 use crate::wire::{bounded, json_rejection};
-use crate::{DeadLetterCode, Inbound, Limits, Outbound, RegistryError, Rejection, Topic};
+use crate::{DeadLetterCode, Inbound, Limits, Outbound, RegistryError, Rejection, Topic, WHOLE_VALUE};
 
 pub use control::ControlRecord;
 pub use dead_letter::DeadLetter;
@@ -175,10 +175,10 @@ impl Codec {
     /// The value within the byte limit, and how it is framed.
     fn framed<'r>(&self, topic: Topic, record: &'r Inbound) -> Result<(Framing, &'r [u8]), Rejection> {
         let value = record.value.as_deref();
-        let value = value.ok_or_else(|| Rejection::new(DeadLetterCode::Malformed, "", "the record has no value"))?;
+        let value = value.ok_or_else(|| Rejection::new(DeadLetterCode::Malformed, WHOLE_VALUE, "the record has no value"))?;
         if value.len() > self.limits.bytes {
             let message = format!("{} bytes are more than the limit of {}", value.len(), self.limits.bytes);
-            return Err(Rejection::new(DeadLetterCode::Oversize, "", message));
+            return Err(Rejection::new(DeadLetterCode::Oversize, WHOLE_VALUE, message));
         }
         let accepts_json = topic.is_ingress() || topic.is_public();
         if accepts_json && is_json(record, value) {
@@ -194,7 +194,7 @@ impl Codec {
             true => "must be a JSON object, or Avro in single-object or Confluent framing",
             false => "must be Avro in single-object or Confluent framing",
         };
-        Err(Rejection::new(DeadLetterCode::Malformed, "", message))
+        Err(Rejection::new(DeadLetterCode::Malformed, WHOLE_VALUE, message))
     }
 
     /// An Avro datum, written with our schema or with another that resolves to it.
@@ -213,7 +213,7 @@ impl Codec {
                 let known = self.registry.as_ref().and_then(|registry| registry.writer(*id));
                 let unknown = || {
                     let message = format!("no schema is known for registry ID {id}");
-                    Rejection::new(DeadLetterCode::UnknownVersion, "", message)
+                    Rejection::new(DeadLetterCode::UnknownVersion, WHOLE_VALUE, message)
                 };
                 (Some(known.ok_or_else(unknown)?), value)
             }
@@ -221,7 +221,7 @@ impl Codec {
         let read = avro::read(topic, writer.as_deref(), &mut datum);
         let malformed = |why: String| {
             let message = format!("is not a valid {}: {why}", topic.record_name());
-            Rejection::new(DeadLetterCode::Malformed, "", message)
+            Rejection::new(DeadLetterCode::Malformed, WHOLE_VALUE, message)
         };
         let read = read.map_err(|error| malformed(bounded(&error)))?;
         if !datum.is_empty() {
@@ -235,10 +235,10 @@ impl Codec {
         match self.framed(topic, record)? {
             (Framing::Json, value) => {
                 let parsed = protocol::parse_bounded(value, self.limits.envelope());
-                let parsed = parsed.map_err(|error| json_rejection("", &error))?;
+                let parsed = parsed.map_err(|error| json_rejection(WHOLE_VALUE, &error))?;
                 serde_json::from_value(parsed).map_err(|error| {
                     let message = format!("is not a valid {}: {}", topic.record_name(), bounded(&error));
-                    Rejection::new(DeadLetterCode::Malformed, "", message)
+                    Rejection::new(DeadLetterCode::Malformed, WHOLE_VALUE, message)
                 })
             }
             (framing, value) => self.read_avro(topic, &framing, value),
@@ -280,7 +280,7 @@ fn unknown_fingerprint(topic: Topic, header: &[u8]) -> Rejection {
             format!("no {} has the schema fingerprint {hex}", topic.record_name())
         }
     };
-    Rejection::new(DeadLetterCode::UnknownVersion, "", message)
+    Rejection::new(DeadLetterCode::UnknownVersion, WHOLE_VALUE, message)
 }
 
 /// The record's key must name the invocation that the value names.

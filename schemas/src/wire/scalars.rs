@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{DeadLetterCode, EncodeError, Rejection};
+use crate::{DeadLetterCode, EncodeError, Rejection, WHOLE_VALUE};
 
 /// A UUID, as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,7 +253,8 @@ pub fn json_rejection(field: &str, error: &JsonError) -> Rejection {
         JsonError::TooDeep(_) | JsonError::TooManyNodes(_) => DeadLetterCode::TooDeep,
         JsonError::DuplicateKey(_) | JsonError::Malformed(_) => DeadLetterCode::Malformed,
         JsonError::InexactInteger { path, .. } => {
-            let field = [field, path].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
+            let base = if field == WHOLE_VALUE { "" } else { field };
+            let field = [base, path].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
             return Rejection::new(DeadLetterCode::InvalidRequest, field, bounded(error));
         }
     };
