@@ -9,7 +9,10 @@ MAKEFLAGS += --no-print-directory
 PROFILE ?= dev
 # make simulate SEEDS=2000
 SEEDS ?= 200
-# make bench BENCH_ARGS='--secs 5'
+# make bench CONCURRENCY='1 64' SECS=5 WARMUP=1 BENCH_ARGS=--stages
+CONCURRENCY ?= 1 16 64 256
+SECS ?= 12
+WARMUP ?= 3
 BENCH_ARGS ?=
 # make up REPLICAS=2
 REPLICAS ?= 1
@@ -49,12 +52,13 @@ up: ## real Kafka, real Redis and the five services as processes of their own (R
 down: ## stops exactly what `make up` started
 	@infra/local.sh down
 
-bench: ## latency and throughput of the workload lookup-3 on real Kafka and Redis (BENCH_ARGS=…)
+bench: ## latency and throughput of the workload lookup-3 on real Kafka and Redis (CONCURRENCY='1 64' SECS=5 WARMUP=1)
 	@infra/setup.sh full
-	@cargo build --release -q -p turnwright $(LOCKED)
-	@TURNWRIGHT_BIN="$(TARGET_DIR)/release/turnwright" cargo run --release -q -p turnwright-tests --bin bench $(LOCKED) -- $(BENCH_ARGS)
+	@cargo build --release -q -p turnwright -p turnwright-tests --bin turnwright --bin bench $(LOCKED)
+	@"$(TARGET_DIR)/release/bench" --binary "$(TARGET_DIR)/release/turnwright" \
+	  --concurrency $(CONCURRENCY) --secs $(SECS) --warmup $(WARMUP) $(BENCH_ARGS)
 
-bench-peer: ## the same beside Restate, in the same run
+bench-peer: ## the same, then Restate on the same workload, and the ratios of both
 	@$(MAKE) bench BENCH_ARGS='--peer $(BENCH_ARGS)'
 
 simulate: ## the whole pipeline under seeded crashes, duplicates and reordering (SEEDS=200)

@@ -4,6 +4,7 @@
 mod clients;
 mod cluster;
 mod error;
+mod handled;
 mod load;
 mod options;
 mod peer;
@@ -13,7 +14,9 @@ mod run;
 mod stages;
 
 pub use error::Error;
+pub use handled::Handled;
 pub use options::Options;
 pub use peer::compare;
 pub use report::{Level, Report, Usage};
 pub use run::run;
+pub use stages::Hop;

@@ -14,6 +14,8 @@ pub struct Options {
     pub measure: Duration,
     /// How long each level runs before it is measured.
     pub warm_up: Duration,
+    /// How long the highest level runs before the first one: a broker that has just started compiles its own code first.
+    pub start_up: Duration,
     /// How long an invocation may take before it counts as lost.
     pub patience: Duration,
     /// Also follow every topic and say how long each hop takes; this costs some of what is measured.
@@ -30,6 +32,7 @@ impl Options {
             concurrency: vec![1, 16, 64, 256],
             measure: Duration::from_secs(12),
             warm_up: Duration::from_secs(3),
+            start_up: Duration::from_secs(10),
             patience: Duration::from_secs(30),
             stages: false,
             environment: Vec::new(),

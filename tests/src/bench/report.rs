@@ -4,6 +4,7 @@ use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
+use super::handled::Handled;
 use super::stages::Hop;
 
 /// One level of concurrency.
@@ -20,6 +21,9 @@ pub struct Level {
     /// How long each hop took, where this was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Hop>,
+    /// What the services say of their own part in it, with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub handled: Vec<Handled>,
 }
 
 /// What one process used.
@@ -91,6 +95,11 @@ impl Report {
             });
             let title = format!("hop at {}", level.concurrency);
             parts.push(table(&[&title, "count", "p50 ms", "p99 ms"], hops));
+            let handled = level.handled.iter().map(|handled| {
+                let Handled { service, topic, batches, mean_ms } = handled;
+                vec![format!("{service}: {topic}"), batches.to_string(), format!("{mean_ms:.3}")]
+            });
+            parts.push(table(&["handled", "batches", "mean ms"], handled));
         }
         let names: Vec<String> = self.processes.iter().map(|usage| usage.name.clone()).collect();
         let rows = names.iter().enumerate().map(|(at, name)| {
@@ -109,7 +118,7 @@ impl Report {
 
 fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(UTF8_BORDERS_ONLY).set_header(heads.to_vec()).add_rows(rows);
+    table.load_style(UTF8_BORDERS_ONLY).set_header(heads.to_vec()).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
