@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     AcceptedDecision, Actor, AgentName, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId, CallOutcome,
     Digest, EffectKey, EffectOutcome, EffectStatus, Finding, InvocationId, ModelEvidence, Plan, PlanMark, Probe,
-    Request, ResolvedBy, Round, Segment, Spent, Step, TerminalReason, Timestamp, Timing, ToolName, Version, canonical,
+    Request, ResolvedBy, Round, Segment, Spent, Step, TerminalReason, Timestamp, Timing, ToolName, Version,
 };
 
 /// One committed fact.
@@ -231,9 +231,11 @@ impl Event {
         self.hash == Self::hash_of(self.version, &self.previous, self.step, self.at, &self.fact)
     }
 
+    /// Over the predecessor's hash, the event's place and the fact's JSON, exactly as it is stored and published, so that
+    /// a reader in any language can check the chain without a canonical form.
     fn hash_of(version: Version, previous: &Digest, step: Step, at: Timestamp, fact: &Fact) -> Digest {
-        let fact = serde_json::to_value(fact).expect("a fact is always JSON");
-        let place = serde_json::json!([version, step, at]);
-        Digest::of("event", &[&previous.0, &canonical(&place), &canonical(&fact)])
+        let fact = serde_json::to_vec(fact).expect("a fact is always JSON");
+        let place = format!("{version}/{step}/{at}");
+        Digest::of("event", &[&previous.0, place.as_bytes(), &fact])
     }
 }

@@ -216,21 +216,38 @@ impl Digest {
         Self(hash.finalize().into())
     }
 
+    /// Reads 64 hexadecimal digits, of either case.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
+        fn digit(byte: u8) -> Option<u8> {
+            match byte {
+                b'0'..=b'9' => Some(byte - b'0'),
+                b'a'..=b'f' => Some(byte - b'a' + 10),
+                b'A'..=b'F' => Some(byte - b'A' + 10),
+                _ => None,
+            }
         }
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+        let text: &[u8; 64] = text.as_bytes().try_into().ok()?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_chunks::<2>().0) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
         }
         Some(Self(bytes))
+    }
+
+    /// The 64 lower-case digits.
+    fn hex(&self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 64];
+        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        }
+        text
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(std::str::from_utf8(&self.hex()).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -242,14 +259,28 @@ impl fmt::Debug for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        let hex = self.hex();
+        serializer.serialize_str(std::str::from_utf8(&hex).map_err(serde::ser::Error::custom)?)
     }
 }
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
-        Digest::from_hex(&text).ok_or_else(|| serde::de::Error::custom("expected 64 hexadecimal digits"))
+        struct Hex;
+
+        impl serde::de::Visitor<'_> for Hex {
+            type Value = Digest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("64 hexadecimal digits")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Digest, E> {
+                Digest::from_hex(text).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_str(Hex)
     }
 }
 
@@ -258,4 +289,28 @@ impl<'de> Deserialize<'de> for Digest {
 pub struct Basis {
     pub version: Version,
     pub hash: Digest,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_reads_back_from_its_hexadecimal_form_and_from_nothing_else() {
+        let digest = Digest::of("a", &[b"b"]);
+        let text = digest.to_string();
+        assert_eq!(text.len(), 64);
+        assert_eq!(Digest::from_hex(&text), Some(digest));
+        assert_eq!(Digest::from_hex(&text.to_uppercase()), Some(digest));
+        assert_eq!(Digest(std::array::from_fn(|i| i as u8)).to_string()[..8], *"00010203");
+        for wrong in ["", &text[1..], &format!("{text}0"), &text.replacen(&text[..1], "+", 1)] {
+            assert_eq!(Digest::from_hex(wrong), None);
+        }
+    }
+
+    #[test]
+    fn parts_and_domains_never_run_together() {
+        assert_ne!(Digest::of("a", &[b"bc"]), Digest::of("ab", &[b"c"]));
+        assert_ne!(Digest::of("a", &[b"b", b"c"]), Digest::of("a", &[b"bc"]));
+    }
 }

@@ -18,6 +18,10 @@ mod wiring;
 
 use std::process::ExitCode;
 
+/// The services spend much of their time on small allocations that live on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match cli::parse() {
         Ok(cli) => cli,
