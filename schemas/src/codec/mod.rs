@@ -175,7 +175,8 @@ impl Codec {
     /// The value within the byte limit, and how it is framed.
     fn framed<'r>(&self, topic: Topic, record: &'r Inbound) -> Result<(Framing, &'r [u8]), Rejection> {
         let value = record.value.as_deref();
-        let value = value.ok_or_else(|| Rejection::new(DeadLetterCode::Malformed, WHOLE_VALUE, "the record has no value"))?;
+        let value =
+            value.ok_or_else(|| Rejection::new(DeadLetterCode::Malformed, WHOLE_VALUE, "the record has no value"))?;
         if value.len() > self.limits.bytes {
             let message = format!("{} bytes are more than the limit of {}", value.len(), self.limits.bytes);
             return Err(Rejection::new(DeadLetterCode::Oversize, WHOLE_VALUE, message));

@@ -22,7 +22,7 @@ mod trace;
 
 pub use clock::RealClock;
 pub use config::*;
-pub use consumer::{Consumer, ConsumerParts, DeadLetters};
+pub use consumer::{Consumer, ConsumerParts, DeadLetters, inbound};
 pub use error::Error;
 pub use health::{Health, ReadyCheck};
 pub use lifecycle::Shutdown;

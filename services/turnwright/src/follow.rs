@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use chassis::inbound;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{Consumer as _, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::{ClientConfig, Offset};
 use schemas::Inbound;
 
@@ -103,19 +103,4 @@ fn is_passing(error: &KafkaError) -> bool {
                 | RDKafkaErrorCode::RequestTimedOut
         )
     )
-}
-
-fn inbound(message: &BorrowedMessage<'_>) -> Inbound {
-    let headers = message.headers().map_or_else(Vec::new, |headers| {
-        headers.iter().map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec())).collect()
-    });
-    Inbound {
-        topic: message.topic().to_owned(),
-        partition: message.partition(),
-        offset: message.offset(),
-        timestamp_ms: message.timestamp().to_millis().unwrap_or(0),
-        key: message.key().map(<[u8]>::to_vec),
-        value: message.payload().map(<[u8]>::to_vec),
-        headers,
-    }
 }

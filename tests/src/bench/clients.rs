@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use chassis::inbound;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use schemas::{Codec, Inbound, Outbound, Topic};
@@ -74,19 +74,4 @@ fn settings(brokers: &str) -> ClientConfig {
     let mut settings = ClientConfig::new();
     settings.set("bootstrap.servers", brokers).set("client.id", "turnwright-bench").set("socket.nagle.disable", "true");
     settings
-}
-
-fn inbound(message: &BorrowedMessage<'_>) -> Inbound {
-    let headers = message.headers().map_or_else(Vec::new, |headers| {
-        headers.iter().map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec())).collect()
-    });
-    Inbound {
-        topic: message.topic().to_owned(),
-        partition: message.partition(),
-        offset: message.offset(),
-        timestamp_ms: message.timestamp().to_millis().unwrap_or(0),
-        key: message.key().map(<[u8]>::to_vec),
-        value: message.payload().map(<[u8]>::to_vec),
-        headers,
-    }
 }

@@ -9,7 +9,7 @@ use protocol::InvocationId;
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::error::KafkaError;
-use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use schemas::Inbound;
 use serde_json::{Value, json};
@@ -146,22 +146,5 @@ impl Producer {
             None => Ok(()),
             Some(error) => Err(error.into()),
         }
-    }
-}
-
-/// A consumed record in the form that the codec reads.
-pub(super) fn inbound(message: &impl Message) -> Inbound {
-    let headers = message.headers().map(|headers| {
-        let one = |header: Header<'_, &[u8]>| (header.key.to_owned(), header.value.unwrap_or_default().to_vec());
-        headers.iter().map(one).collect()
-    });
-    Inbound {
-        topic: message.topic().to_owned(),
-        partition: message.partition(),
-        offset: message.offset(),
-        timestamp_ms: message.timestamp().to_millis().unwrap_or(0),
-        key: message.key().map(<[u8]>::to_vec),
-        value: message.payload().map(<[u8]>::to_vec),
-        headers: headers.unwrap_or_default(),
     }
 }

@@ -10,9 +10,9 @@ use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 use schemas::Inbound;
 
-use super::bus::inbound;
 use super::service::LOOK;
 use super::{Error, unique};
+use chassis::inbound;
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

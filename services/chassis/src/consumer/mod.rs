@@ -17,6 +17,8 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rdkafka::Message;
+use rdkafka::message::Headers;
 use schemas::{Inbound, Outbound, Rejection};
 use tokio::sync::oneshot;
 
@@ -25,6 +27,22 @@ use shared::Shared;
 
 /// Makes the dead letter of a record: (record, why, tries, service).
 pub type DeadLetters = Arc<dyn Fn(&Inbound, &Rejection, u32, &str) -> Outbound + Send + Sync>;
+
+/// A consumed message in the form that codecs and handlers read.
+pub fn inbound(message: &impl Message) -> Inbound {
+    let headers = message.headers().map_or_else(Vec::new, |headers| {
+        headers.iter().map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec())).collect()
+    });
+    Inbound {
+        topic: message.topic().to_owned(),
+        partition: message.partition(),
+        offset: message.offset(),
+        timestamp_ms: message.timestamp().to_millis().unwrap_or(0),
+        key: message.key().map(<[u8]>::to_vec),
+        value: message.payload().map(<[u8]>::to_vec),
+        headers,
+    }
+}
 
 /// What a consumer is made of.
 pub struct ConsumerParts {

@@ -7,8 +7,7 @@ use rdkafka::TopicPartitionList;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
-use schemas::Inbound;
+use rdkafka::message::BorrowedMessage;
 
 use super::context::Context;
 use super::ranges;
@@ -98,26 +97,11 @@ fn commit(shared: &Shared, client: &Client, stopped: mpsc::Receiver<()>) {
 }
 
 fn take(shared: &Arc<Shared>, client: &Client, message: &BorrowedMessage<'_>) {
-    let record = inbound(message);
+    let record = super::inbound(message);
     let place = (record.topic.clone(), record.partition);
     if shared.arrive(record) {
         shared.metrics.count(names::PAUSES, &[("topic", &place.0)]);
         set_paused(shared, client, &[place], true);
-    }
-}
-
-fn inbound(message: &BorrowedMessage<'_>) -> Inbound {
-    let headers = message.headers().map_or_else(Vec::new, |headers| {
-        headers.iter().map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec())).collect()
-    });
-    Inbound {
-        topic: message.topic().to_owned(),
-        partition: message.partition(),
-        offset: message.offset(),
-        timestamp_ms: message.timestamp().to_millis().unwrap_or(0),
-        key: message.key().map(<[u8]>::to_vec),
-        value: message.payload().map(<[u8]>::to_vec),
-        headers,
     }
 }
 
