@@ -39,17 +39,23 @@ impl CommitterHandler {
     }
 
     /// Decides what one invocation's records do, and adds what must be said to the reply.
-    async fn decide(&self, address: &Address, records: &[(usize, Input)], reply: &mut Reply) -> Result<(), Failure> {
-        let inputs: Vec<Input> = records.iter().map(|(_, input)| input.clone()).collect();
-        let decided = self.decider.decide(address, &inputs).await.map_err(failure)?;
+    async fn decide(&self, group: &Group, reply: &mut Reply) -> Result<(), Failure> {
+        let decided = self.decider.decide(&group.address, &group.inputs).await.map_err(failure)?;
         count(&self.metrics, &decided);
-        for ((index, input), outcome) in records.iter().zip(&decided.outcomes) {
+        for ((index, input), outcome) in group.indexes.iter().zip(&group.inputs).zip(&decided.outcomes) {
             if let Some(rejection) = outcome.as_ref().err().and_then(|refusal| rejection(input, refusal)) {
                 reply.rejected.push((*index, rejection));
             }
         }
         relay::say(reply, decided)
     }
+}
+
+/// One invocation's records of a batch: their places in it, and what they say.
+struct Group {
+    address: Address,
+    indexes: Vec<usize>,
+    inputs: Vec<Input>,
 }
 
 #[async_trait]
@@ -63,18 +69,21 @@ impl Handler for CommitterHandler {
     async fn handle(&self, batch: &[Inbound]) -> Result<Reply, Failure> {
         self.codec.learn(batch).await.map_err(|error| Failure::Unavailable(error.to_string()))?;
         let mut reply = Reply::default();
-        let mut groups: Vec<(Address, Vec<(usize, Input)>)> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
         for (index, record) in batch.iter().enumerate() {
             match self.ingest.input(record) {
                 Err(rejection) => reply.rejected.push((index, rejection)),
-                Ok((address, input)) => match groups.iter_mut().find(|(known, _)| *known == address) {
-                    Some((_, inputs)) => inputs.push((index, input)),
-                    None => groups.push((address, vec![(index, input)])),
+                Ok((address, input)) => match groups.iter_mut().find(|group| group.address == address) {
+                    Some(group) => {
+                        group.indexes.push(index);
+                        group.inputs.push(input);
+                    }
+                    None => groups.push(Group { address, indexes: vec![index], inputs: vec![input] }),
                 },
             }
         }
-        for (address, inputs) in &groups {
-            self.decide(address, inputs, &mut reply).await?;
+        for group in &groups {
+            self.decide(group, &mut reply).await?;
         }
         reply.rejected.sort_by_key(|(index, _)| *index);
         Ok(reply)

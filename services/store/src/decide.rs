@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use protocol::{
-    Basis, EffectKey, Event, Ignored, Input, Invocation, Ledger, LedgerEntry, Outgoing, Timestamp, Version, apply,
-    emit, handle, needs, wants_whole_ledger,
+    AcceptedDecision, Basis, Control, EffectKey, Event, Ignored, Input, Invocation, Judgement, Ledger, LedgerEntry,
+    Outgoing, Timestamp, Version, emit, handle_and_apply, needs, wants_whole_ledger,
 };
 
 use crate::convert::{index_entry, json, parse, record, timer_changes, write};
@@ -96,14 +96,14 @@ impl Decider {
     /// Applies these inputs to one invocation, in order, in as few commits as may be.
     pub async fn decide(&self, address: &Address, inputs: &[Input]) -> Result<Decided, DecideError> {
         let mut decided = Decided { outcomes: Vec::new(), outbox: Vec::new(), conflicts: 0 };
-        let mut all_entries = false;
+        let mut all_entries = inputs.iter().any(ends);
         while decided.outcomes.len() < inputs.len() {
             let rest = &inputs[decided.outcomes.len()..];
             match self.round(address, rest, all_entries).await? {
                 Round::Done(outcomes, outbox) => {
                     decided.outcomes.extend(outcomes);
                     decided.outbox.extend(outbox);
-                    all_entries = false;
+                    all_entries = inputs[decided.outcomes.len()..].iter().any(ends);
                 }
                 Round::WholeLedger => all_entries = true,
                 Round::Conflict => {
@@ -172,14 +172,9 @@ impl Decider {
         let mut draft = Draft { state: loading.state.clone(), events: Vec::new(), outcomes: Vec::new(), stub: None };
         for input in inputs {
             self.learn_hash(address, loading, &mut draft.state, input).await?;
-            match handle(&draft.state, input, loading.now) {
-                Ok(events) => {
-                    for event in &events {
-                        // Any state will do to stand in for the moved one; this one costs nothing.
-                        let absent = Invocation::absent(address.tenant.clone(), address.id);
-                        let state = std::mem::replace(&mut draft.state, absent);
-                        draft.state = apply(state, event).map_err(|error| DecideError::Bug(error.to_string()))?;
-                    }
+            match handle_and_apply(&draft.state, input, loading.now) {
+                Ok((events, state)) => {
+                    draft.state = state;
                     draft.events.extend(events.iter().cloned());
                     draft.outcomes.push(Ok(events));
                 }
@@ -242,12 +237,14 @@ impl Decider {
             snapshot: Snapshot { version: state.version, head: state.head, bytes: json(&state)? },
             entries: state.ledger.changed().map(write).collect::<Result<_, _>>()?,
             timers: timer_changes(&loading.state, &state),
-            outbox: outbox.clone(),
+            outbox,
             index: index_entry(&state)?,
             request_digest: state.run.as_ref().map(|run| run.request_digest),
             stub_quota: is_stub.then_some(self.stub_quota),
         };
-        let committed = match self.store.commit(&commit).await {
+        let committed = self.store.commit(&commit).await;
+        let outbox = commit.outbox;
+        let committed = match committed {
             // The reply was lost: whether the commit was not, its own last event tells.
             Err(Error::Retryable(_)) if self.is_committed(address, last).await? => {
                 return Ok(Round::Done(outcomes, outbox.into_iter().map(|entry| (None, entry)).collect()));
@@ -294,6 +291,24 @@ struct Draft {
 
 fn all_needs(state: &Invocation, inputs: &[Input]) -> BTreeSet<EffectKey> {
     inputs.iter().flat_map(|input| needs(state, input).effects).collect()
+}
+
+/// Whether an input is sure to end a run that can take it, so that its whole ledger will be wanted.
+fn ends(input: &Input) -> bool {
+    match input {
+        Input::Verdict(verdict) => match &verdict.judgement {
+            Judgement::Accepted { decision, .. } => !matches!(decision, AcceptedDecision::ToolCalls { .. }),
+            Judgement::DecisionFailed { .. } => true,
+            Judgement::Rejected { .. } => false,
+        },
+        Input::Control(Control::Cancel { .. }) => true,
+        Input::Requested(_)
+        | Input::Control(Control::ResolveEffect { .. })
+        | Input::CallSettled(_)
+        | Input::EffectAnswered(_)
+        | Input::ClaimRequested(_)
+        | Input::TimerFired(_) => false,
+    }
 }
 
 /// What an expired invocation answers: its request is known, everything else comes too late.

@@ -28,8 +28,8 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Vec<Event> {
-        self.events
+    pub(super) fn finish(self) -> (Vec<Event>, Invocation) {
+        (self.events, self.state)
     }
 }
 

@@ -107,6 +107,15 @@ impl Ignored {
 
 /// Decides what an input does. `now` is the store's time; it never counts as earlier than the last event's.
 pub fn handle(invocation: &Invocation, input: &Input, now: Timestamp) -> Result<Vec<Event>, Ignored> {
+    handle_and_apply(invocation, input, now).map(|(events, _)| events)
+}
+
+/// What [`handle`] answers, and the state after these events: `apply` has been over each of them already.
+pub fn handle_and_apply(
+    invocation: &Invocation,
+    input: &Input,
+    now: Timestamp,
+) -> Result<(Vec<Event>, Invocation), Ignored> {
     let mut draft = Draft::new(invocation, now.max(invocation.at));
     if let Some(scope) = input.scope() {
         check_basis(invocation, scope.basis)?;

@@ -18,7 +18,7 @@ mod tests;
 pub use apply::{IllegalTransition, apply};
 pub use calls::{ClaimRefusal, may_start_read};
 pub use emit::{emit, wants_whole_ledger};
-pub use handle::{Ignored, Input, Requested, handle};
+pub use handle::{Ignored, Input, Requested, handle, handle_and_apply};
 pub use needs::{Needs, needs};
 pub use state::*;
 pub use timers::{Timer, TimerName, timers};
