@@ -186,6 +186,7 @@ impl Handler for DecisionHandler {
     }
 
     async fn handle(&self, batch: &[Inbound]) -> Result<Reply, Failure> {
+        self.codec.learn(batch).await.map_err(|error| Failure::Unavailable(error.to_string()))?;
         let mut reply = Reply::default();
         for (i, record) in batch.iter().enumerate() {
             match self.answer(record).await {
