@@ -186,6 +186,9 @@ pub trait Store: Send + Sync {
     /// The fixed number of shards.
     fn shards(&self) -> u16;
 
+    /// What this handle has done so far, for an exporter.
+    fn stats(&self) -> &crate::Stats;
+
     /// The store's time.
     async fn now(&self) -> Result<Timestamp, Error>;
 

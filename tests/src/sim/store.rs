@@ -68,6 +68,10 @@ impl Store for SimStore {
         self.inner.shards()
     }
 
+    fn stats(&self) -> &store::Stats {
+        self.inner.stats()
+    }
+
     async fn now(&self) -> Result<Timestamp, Error> {
         self.inner.now().await
     }

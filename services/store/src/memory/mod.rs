@@ -45,11 +45,6 @@ impl MemoryStore {
         Self { inner: Arc::new(Inner { shards, clock, state, acknowledged, stats }) }
     }
 
-    /// Counters of this store.
-    pub fn stats(&self) -> &Stats {
-        &self.inner.stats
-    }
-
     /// Raises a shard's epoch, as a rebuild does.
     pub fn raise_epoch(&self, shard: Shard) {
         if let Ok(shard) = self.state().shard_mut(shard) {
@@ -79,6 +74,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn shards(&self) -> u16 {
         self.inner.shards
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.inner.stats
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

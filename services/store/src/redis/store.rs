@@ -43,11 +43,6 @@ impl RedisStore {
         })
     }
 
-    /// Counters of this handle.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
-    }
-
     /// Deletes one shard's acknowledged entries; what may not be deleted is kept for later.
     async fn flush_shard(&self, shard: Shard) -> Result<(), Error> {
         loop {
@@ -69,6 +64,10 @@ impl RedisStore {
 impl Store for RedisStore {
     fn shards(&self) -> u16 {
         self.shards
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

@@ -2,6 +2,7 @@
 
 mod open;
 mod run;
+mod stats;
 
 use std::sync::Arc;
 
@@ -115,7 +116,7 @@ pub fn build(service: Service, parts: &Parts) -> Result<Built, Error> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let of_files =
         |problems: &dyn std::fmt::Display| Error::setting("--config (TURNWRIGHT_CONFIG)", problems, open::FILES_FIX);
-    Ok(match service {
+    let mut built = match service {
         Service::Committer => committer(parts, clock),
         Service::Decision => {
             let provider = ScriptedProvider::read(&registry, clock.clone()).map_err(|problems| of_files(&problems))?;
@@ -138,7 +139,11 @@ pub fn build(service: Service, parts: &Parts) -> Result<Built, Error> {
             let owner = HttpOwner::new().map_err(|error| Error::failed("the HTTP client", error))?;
             Built::new(ReconcilerHandler::new(codec, registry, Arc::new(owner), metrics), Topic::OutcomeUnknown, parts)
         }
-    })
+    };
+    if let Some(store) = &parts.store {
+        built.periodics.push(Arc::new(stats::StoreStats { store: store.clone(), metrics: parts.metrics.clone() }));
+    }
+    Ok(built)
 }
 
 fn committer(parts: &Parts, clock: Arc<dyn Clock>) -> Built {
