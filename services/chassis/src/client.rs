@@ -63,11 +63,11 @@ pub(crate) fn consumer(config: &KafkaConfig, service: &str) -> ClientConfig {
     client
 }
 
-/// Settings of a service's producer.
-pub(crate) fn producer(config: &KafkaConfig, service: &str) -> ClientConfig {
+/// Settings of a producer of a service that gathers records for so long before it sends them.
+pub(crate) fn producer(config: &KafkaConfig, service: &str, gather_ms: u64) -> ClientConfig {
     let mut client = base(config, service);
     client
-        .set("queue.buffering.max.ms", "0")
+        .set("queue.buffering.max.ms", gather_ms.to_string())
         .set("message.timeout.ms", config.publish_timeout_ms.to_string())
         .set("queue.buffering.max.messages", (config.publish_window.saturating_mul(2)).max(1000).to_string())
         // The Java client's partitioner: equal keys meet where callers in other languages put them.

@@ -86,6 +86,14 @@ pub struct KafkaConfig {
     #[arg(long, env = "TURNWRIGHT_PUBLISH_WINDOW", default_value_t = 10_000)]
     pub publish_window: usize,
 
+    /// Above so many records that await their acknowledgement, publishing gathers records into fewer, larger requests.
+    #[arg(long, env = "TURNWRIGHT_GATHER_ABOVE", default_value_t = 8)]
+    pub gather_above: usize,
+
+    /// For how long it gathers then, in ms.
+    #[arg(long, env = "TURNWRIGHT_GATHER_MS", default_value_t = 5)]
+    pub gather_ms: u64,
+
     /// What to do when records that were not consumed are gone from the log.
     #[arg(long, env = "TURNWRIGHT_OUT_OF_RANGE", value_enum, default_value = "earliest")]
     pub out_of_range: OutOfRange,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use crate::retry::jittered;
+use crate::seams::done_beside;
 use crate::{Bus, Failure, Metrics, Periodic, Reply, RetryPolicy, Shutdown, names};
 
 /// What every periodic of a service shares.
@@ -87,6 +88,10 @@ impl Ticker {
                     }
                 }
             }
+        }
+        if let Err(failure) = done_beside(reply.beside).await {
+            tracing::warn!(periodic = periodic.name(), %failure, "what goes beside publishing failed");
+            return Ok(false);
         }
         if let Some(receipt) = reply.receipt {
             periodic.acknowledged(receipt);

@@ -1,5 +1,9 @@
-//! The production bus: an idempotent producer with a bounded window. What timed out is unknown and is published again
+//! The production bus: idempotent producers with one bounded window. What timed out is unknown and is published again
 //! with the same `event_id`.
+//!
+//! A broker's work is counted in requests, not in records. So there are two producers: one sends at once, and one gathers
+//! for some milliseconds, which is used while many records wait for their acknowledgement anyhow. A lone run keeps its
+//! short hops; under load a request carries many records. Order across commits is promised to nobody.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -36,34 +40,28 @@ type Producer = FutureProducer<Context>;
 
 /// Publishes to Kafka. Resolves when every record is acknowledged by all in-sync replicas.
 pub struct KafkaBus {
-    settings: ClientConfig,
-    /// Replaced, and its number raised, when librdkafka declares the producer dead.
-    producer: Mutex<(u64, Producer)>,
+    prompt: Line,
+    gathering: Line,
     window: Semaphore,
     window_size: usize,
+    /// With more records than this in the window, publishing gathers.
+    gather_above: usize,
     topics: HashMap<Topic, String>,
     retry: RetryPolicy,
     metrics: Metrics,
 }
 
-impl KafkaBus {
-    pub fn new(config: &KafkaConfig, service: &str, retry: RetryPolicy, metrics: Metrics) -> Result<Self, Error> {
-        let settings = crate::client::producer(config, service);
+/// A producer and its successors.
+struct Line {
+    settings: ClientConfig,
+    /// Replaced, and its number raised, when librdkafka declares the producer dead.
+    producer: Mutex<(u64, Producer)>,
+}
+
+impl Line {
+    fn new(settings: ClientConfig) -> Result<Self, KafkaError> {
         let producer = Producer::from_config_and_context(&settings, Context)?;
-        let topics = Topic::ALL.into_iter().map(|topic| (topic, topic.name(&config.topic_prefix))).collect();
-        let window_size = config.publish_window;
-        let window = Semaphore::new(window_size);
-        Ok(Self { settings, producer: Mutex::new((0, producer)), window, window_size, topics, retry, metrics })
-    }
-
-    /// The cluster's ID; blocks up to `timeout`.
-    pub fn cluster_id(&self, timeout: Duration) -> Option<String> {
-        self.current().1.client().fetch_cluster_id(timeout)
-    }
-
-    /// Waits until nothing is in the producer's queue, up to `timeout`. Blocks.
-    pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
-        Ok(self.current().1.flush(timeout)?)
+        Ok(Self { settings, producer: Mutex::new((0, producer)) })
     }
 
     fn current(&self) -> (u64, Producer) {
@@ -81,6 +79,35 @@ impl KafkaBus {
         }
         Ok(())
     }
+}
+
+impl KafkaBus {
+    pub fn new(config: &KafkaConfig, service: &str, retry: RetryPolicy, metrics: Metrics) -> Result<Self, Error> {
+        let prompt = Line::new(crate::client::producer(config, service, 0))?;
+        let gathering = Line::new(crate::client::producer(config, service, config.gather_ms))?;
+        let topics = Topic::ALL.into_iter().map(|topic| (topic, topic.name(&config.topic_prefix))).collect();
+        let window_size = config.publish_window;
+        let window = Semaphore::new(window_size);
+        let gather_above = config.gather_above;
+        Ok(Self { prompt, gathering, window, window_size, gather_above, topics, retry, metrics })
+    }
+
+    /// The cluster's ID; blocks up to `timeout`.
+    pub fn cluster_id(&self, timeout: Duration) -> Option<String> {
+        self.prompt.current().1.client().fetch_cluster_id(timeout)
+    }
+
+    /// Waits until nothing is in the producers' queues, up to `timeout` each. Blocks.
+    pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
+        self.prompt.current().1.flush(timeout)?;
+        Ok(self.gathering.current().1.flush(timeout)?)
+    }
+
+    /// What the load asks for; the caller's own records are in the window already.
+    fn line(&self) -> &Line {
+        let waiting = self.window_size.saturating_sub(self.window.available_permits());
+        if waiting > self.gather_above { &self.gathering } else { &self.prompt }
+    }
 
     /// Takes places in the window; a batch larger than the window takes all of it.
     async fn reserve(&self, records: usize) -> Result<SemaphorePermit<'_>, Failure> {
@@ -95,7 +122,8 @@ impl KafkaBus {
 
     /// Enqueues all in order, then waits for all. Returns what must be published again.
     async fn round(&self, records: Vec<Outbound>) -> Result<Vec<(KafkaError, Outbound)>, Failure> {
-        let (number, producer) = self.current();
+        let line = self.line();
+        let (number, producer) = line.current();
         let mut waiting = Vec::with_capacity(records.len());
         let mut failed = Vec::new();
         for record in records {
@@ -116,7 +144,7 @@ impl KafkaBus {
             return Err(Failure::Reject(Rejection::new(DeadLetterCode::Oversize, "", what)));
         }
         if !failed.is_empty() && producer.client().fatal_error().is_some() {
-            self.replace(number)?;
+            line.replace(number)?;
         }
         Ok(failed)
     }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use schemas::{Inbound, Outbound, Rejection};
 
 /// Time that handlers may wait for. Monotonic; never compared between processes.
@@ -53,6 +54,23 @@ pub struct Reply {
     pub rejected: Vec<(usize, Rejection)>,
     /// Handed to [`Handler::acknowledged`] once everything in `publish` is acknowledged.
     pub receipt: Option<Box<dyn std::any::Any + Send>>,
+    /// Done while `publish` is on its way; the offsets wait for it as well.
+    pub beside: Vec<Beside>,
+}
+
+/// Work that starts together with publishing. If it fails, the batch is handed over again, although its records may be
+/// published: every consumer is idempotent.
+pub struct Beside(pub BoxFuture<'static, Result<(), Failure>>);
+
+impl std::fmt::Debug for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beside")
+    }
+}
+
+/// Does all of it; the first failure is the answer.
+pub async fn done_beside(work: Vec<Beside>) -> Result<(), Failure> {
+    futures::future::try_join_all(work.into_iter().map(|Beside(work)| work)).await.map(drop)
 }
 
 /// One service's logic over one or several topics.

@@ -19,3 +19,9 @@ pub use republish::ClusterWatch;
 pub use retention::Expiry;
 pub use sweeper::{Flush, Sweeper};
 pub use timers::Timers;
+
+/// The decider of a committer, which remembers what it has committed last: most inputs of a run come to the process that
+/// has committed the one before.
+pub fn remembering(decider: store::Decider, clock: std::sync::Arc<dyn chassis::Clock>) -> store::Decider {
+    decider.remembering(store::REMEMBERED_BYTES, std::sync::Arc::new(move || clock.elapsed()))
+}

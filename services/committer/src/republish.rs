@@ -160,7 +160,7 @@ impl Periodic for ClusterWatch {
             // The page's records are acknowledged before the next tick; only then does the cursor move on, or the
             // shard count as done.
             let receipt = Progress { shard, next };
-            let reply = Reply { publish: records, rejected: Vec::new(), receipt: Some(Box::new(receipt)) };
+            let reply = Reply { publish: records, receipt: Some(Box::new(receipt)), ..Reply::default() };
             return Ok((reply, true));
         }
         self.settled.store(all_known, Ordering::Release);

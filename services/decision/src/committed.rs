@@ -1,14 +1,14 @@
 //! What the store says about a turn: whether it is still the one to decide, and the committed events it is based on.
 
 use chassis::Failure;
-use protocol::{Digest, Event, Invocation, Phase, Scope, Version};
-use store::{Entries, EventRecord, Loaded, Store};
+use protocol::{Basis, Event, Invocation, Phase, Scope, Version};
+use store::{EventRecord, Loaded, Store};
 
 /// Where a turn stands against the store.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// To be decided now. Milliseconds are left until the run's end and until the turn is asked for again.
-    Current { until_end_ms: u64, decide_timeout_ms: u64 },
+    /// To be decided now.
+    Current,
     /// It belongs to what is over.
     Stale,
     /// The invocation is frozen: only a rebuild goes on.
@@ -22,21 +22,33 @@ pub(crate) struct Read {
     pub loaded: Loaded,
     /// The journalled answer, if this turn was answered before.
     pub answered: Option<Vec<u8>>,
-    pub events: Vec<EventRecord>,
+    /// What was proven of the history before.
+    known: History,
+    /// The events after that, up to the turn's basis.
+    newer: Vec<EventRecord>,
 }
 
-/// Reads everything a turn needs. The three reads go together: events and journal entries never change once written, so
-/// that nothing is torn between them and the snapshot.
-pub(crate) async fn read(store: &dyn Store, scope: &Scope, field: &str) -> Result<Read, store::Error> {
-    let address = address(scope);
+/// A run's first events, proven: authentic, and chained without a gap.
+#[derive(Default)]
+pub(crate) struct History {
+    pub events: Vec<Event>,
+    /// As they are stored.
+    pub bytes: usize,
+}
+
+/// Reads everything a turn needs, of its history what is not `known`. Events and journal entries never change
+/// once written, so that nothing is torn between them and the snapshot.
+pub(crate) async fn read(
+    store: &dyn Store,
+    scope: &Scope,
+    field: &str,
+    known: Option<History>,
+) -> Result<Read, store::Error> {
     let version = scope.basis.version;
-    let entries = Entries::Keys(Vec::new());
-    let (loaded, answered, events) = futures::try_join!(
-        store.load(&address, &entries, Some(version)),
-        store.journaled(&address, field),
-        store.events(&address, Version(1), version),
-    )?;
-    Ok(Read { loaded, answered, events })
+    // A history that is longer than the turn's own belongs to a later turn: this one is most likely over.
+    let known = known.filter(|known| known.version() <= version).unwrap_or_default();
+    let read = store.load_turn(&address(scope), field, known.version().next(), version).await?;
+    Ok(Read { loaded: read.loaded, answered: read.answered, known, newer: read.events })
 }
 
 pub(crate) fn address(scope: &Scope) -> store::Address {
@@ -58,42 +70,58 @@ pub(crate) fn standing(scope: &Scope, loaded: &Loaded) -> Result<Standing, Failu
     if snapshot.version < scope.basis.version || other_history {
         return Ok(Standing::BasisAhead);
     }
+    if (snapshot.version, snapshot.head) == (scope.basis.version, scope.basis.hash) {
+        // A turn is asked for by the event that opens it, and nothing has happened since.
+        return Ok(Standing::Current);
+    }
     let unreadable = |error: serde_json::Error| Failure::Retry(format!("the snapshot is unreadable: {error}"));
     let invocation: Invocation = serde_json::from_slice(&snapshot.bytes).map_err(unreadable)?;
-    let Some(run) = invocation.run.as_deref() else {
-        return Ok(Standing::BasisAhead);
-    };
-    match &run.phase {
-        Phase::Deciding(deciding)
+    match invocation.phase() {
+        None => Ok(Standing::BasisAhead),
+        Some(Phase::Deciding(deciding))
             if (deciding.step, deciding.round, deciding.basis) == (scope.step, scope.round, scope.basis) =>
         {
-            Ok(Standing::Current {
-                until_end_ms: run.ends_at().map_or(u64::MAX, |end| end.ms_since(loaded.now)),
-                decide_timeout_ms: run.timing.decide_timeout_ms,
-            })
+            Ok(Standing::Current)
         }
-        Phase::Deciding(_) | Phase::Executing(_) | Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_) => {
-            Ok(Standing::Stale)
-        }
+        Some(
+            Phase::Deciding(_) | Phase::Executing(_) | Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_),
+        ) => Ok(Standing::Stale),
     }
 }
 
-/// The events of a turn's basis, proven: authentic, chained without a gap from the first one, and ending in the basis.
-/// The error says where the chain breaks; the model is never asked over such a history.
-pub(crate) fn history(scope: &Scope, records: &[EventRecord]) -> Result<Vec<Event>, String> {
-    let mut previous = Digest::default();
-    let mut events = Vec::with_capacity(records.len());
-    for (version, record) in (1..).map(Version).zip(records) {
+impl Read {
+    /// The events of a turn's basis, proven from the first one on.
+    pub(crate) fn history(&mut self, scope: &Scope) -> Result<History, String> {
+        std::mem::take(&mut self.known).extended(&self.newer, scope.basis)
+    }
+}
+
+impl History {
+    /// With the events that follow, up to the basis. The error says where the chain breaks; the model is never asked over
+    /// such a history.
+    pub(crate) fn extended(mut self, newer: &[EventRecord], basis: Basis) -> Result<History, String> {
+        for record in newer {
+            self.append(record)?;
+        }
+        match self.events.last().map(Event::basis) == Some(basis) {
+            true => Ok(self),
+            false => Err(format!("the events end before the basis, version {}", basis.version)),
+        }
+    }
+
+    fn version(&self) -> Version {
+        self.events.last().map(|event| event.version).unwrap_or(Version(0))
+    }
+
+    fn append(&mut self, record: &EventRecord) -> Result<(), String> {
+        let version = self.version().next();
+        let previous = self.events.last().map(|event| event.hash).unwrap_or_default();
         let event = store::read_event(record).map_err(|error| format!("event {version}: {error}"))?;
         if event.version != version || event.previous != previous || !event.is_authentic() {
             return Err(format!("event {version} does not follow the one before it"));
         }
-        previous = event.hash;
-        events.push(event);
-    }
-    let last = events.last().map(Event::basis);
-    match last == Some(scope.basis) {
-        true => Ok(events),
-        false => Err(format!("the events end before the basis, version {}", scope.basis.version)),
+        self.bytes += record.bytes.len();
+        self.events.push(event);
+        Ok(())
     }
 }

@@ -12,12 +12,21 @@ pub struct DecisionConfig {
     /// All requests for one turn and the waits between them. The run's deadline and its agent's `decide_timeout_ms`
     /// bound it further.
     pub budget_ms: u64,
-    /// How large a context may be, as canonical JSON.
+    /// How large a context may be, as JSON.
     pub context_bytes: usize,
+    /// How many bytes of proven histories are remembered between two turns of a run; what is forgotten is read again.
+    pub history_bytes: usize,
 }
 
 impl Default for DecisionConfig {
     fn default() -> Self {
-        Self { max_attempts: 4, base_ms: 250, cap_ms: 8_000, budget_ms: 45_000, context_bytes: 256 * 1024 }
+        Self {
+            max_attempts: 4,
+            base_ms: 250,
+            cap_ms: 8_000,
+            budget_ms: 45_000,
+            context_bytes: 256 * 1024,
+            history_bytes: 16 << 20,
+        }
     }
 }

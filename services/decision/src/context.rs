@@ -4,7 +4,7 @@
 use chassis::registry::{Agent, Registry};
 use protocol::{
     AcceptedDecision, CallResult, Digest, EffectStatus, ErrorClass, Event, Fact, Finding, Round, Step, ToolName,
-    TurnCommitted, TurnReady, TurnResult, canonical, canonical_digest,
+    TurnCommitted, TurnReady, TurnResult, canonical_digest,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub enum PastOutcome {
 }
 
 impl Context {
-    /// The context of a turn over its history, at most `most` bytes of canonical JSON as far as turns can help it: the
+    /// The context of a turn over its history, at most `most` bytes of JSON as far as turns can help it: the
     /// newest turns are kept. Of the newest one, outputs are left out from the largest down until it fits; system prompt,
     /// goal, tools and findings are always whole. An error says what the history lacks.
     pub(crate) fn build(
@@ -194,6 +194,23 @@ fn value(part: &impl Serialize) -> Value {
     serde_json::to_value(part).expect("a context is always JSON")
 }
 
+/// Bytes as compact JSON; only the digest needs the canonical form.
 fn size(part: &impl Serialize) -> usize {
-    canonical(&value(part)).len()
+    let mut bytes = Bytes(0);
+    serde_json::to_writer(&mut bytes, part).expect("a context is always JSON");
+    bytes.0
+}
+
+/// Counts what is written.
+struct Bytes(usize);
+
+impl std::io::Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

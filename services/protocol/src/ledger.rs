@@ -60,6 +60,11 @@ impl Ledger {
         self.changed.iter().filter_map(|key| self.entries.get(key))
     }
 
+    /// What has changed is committed: from here on, changes are counted anew.
+    pub fn mark_committed(&mut self) {
+        self.changed.clear();
+    }
+
     pub(crate) fn put(&mut self, entry: LedgerEntry) -> Result<(), NotLoaded> {
         self.entry(&entry.key)?;
         self.changed.insert(entry.key.clone());

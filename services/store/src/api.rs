@@ -41,6 +41,14 @@ pub struct Loaded {
     pub tombstone: Option<Tombstone>,
 }
 
+/// What answering a turn needs: [`Store::load`], [`Store::journaled`] and [`Store::events`] together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnLoaded {
+    pub loaded: Loaded,
+    pub answered: Option<Vec<u8>>,
+    pub events: Vec<EventRecord>,
+}
+
 /// The state after the newest event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
@@ -212,6 +220,15 @@ pub trait Store: Send + Sync {
 
     /// Reads the journal.
     async fn journaled(&self, address: &Address, field: &str) -> Result<Option<Vec<u8>>, Error>;
+
+    /// A load without entries and with the hash at `to`, the journal's `field`, and the events in `from..=to`. Journal
+    /// entries and events never change once written, so nothing is torn if a store reads them one after the other.
+    async fn load_turn(&self, address: &Address, field: &str, from: Version, to: Version) -> Result<TurnLoaded, Error> {
+        let loaded = self.load(address, &Entries::Keys(Vec::new()), Some(to)).await?;
+        let answered = self.journaled(address, field).await?;
+        let events = self.events(address, from, to).await?;
+        Ok(TurnLoaded { loaded, answered, events })
+    }
 
     /// At most `limit` timers of this shard that are due by the store's clock, earliest first. They stay until a commit
     /// or [`Store::drop_timer`] removes them.

@@ -1,14 +1,15 @@
 //! Load → handle → commit, in one place for every service that commits. Nothing else writes an invocation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use protocol::{
-    AcceptedDecision, Basis, Control, EffectKey, Event, Ignored, Input, Invocation, Judgement, Ledger, LedgerEntry,
-    Outgoing, Timestamp, Version, emit, handle_and_apply, needs, wants_whole_ledger,
+    AcceptedDecision, Basis, Control, Digest, EffectKey, Event, Ignored, Input, Invocation, Judgement, Ledger,
+    LedgerEntry, Outgoing, Timestamp, Version, emit, handle_and_apply, needs, wants_whole_ledger,
 };
 
 use crate::convert::{index_entry, json, parse, record, timer_changes, write};
+use crate::remember::{Memory, Read};
 use crate::{Address, Commit, Committed, Entries, Error, Loaded, OutboxEntry, OutboxRef, Snapshot, Store, Tombstone};
 
 /// Turns a message of the protocol into what the outbox keeps and the relay publishes.
@@ -24,6 +25,7 @@ pub struct Decider {
     pub encode: Arc<dyn Encode>,
     /// How many early Cancels a tenant may have waiting in one shard.
     pub stub_quota: u32,
+    pub(crate) memory: Option<Arc<Memory>>,
 }
 
 /// Immediate repetitions after a conflict, before the caller backs off.
@@ -69,17 +71,21 @@ pub enum DecideError {
 }
 
 /// An invocation as loaded, ready to decide on.
-struct Loading {
-    state: Invocation,
-    now: Timestamp,
-    expected: Option<Version>,
-    frozen: bool,
-    tombstone: Option<Tombstone>,
+pub(crate) struct Loading {
+    pub(crate) state: Invocation,
+    pub(crate) now: Timestamp,
+    pub(crate) expected: Option<Version>,
+    pub(crate) frozen: bool,
+    pub(crate) tombstone: Option<Tombstone>,
+    /// When it was read, for whoever remembers.
+    pub(crate) read: Option<Read>,
+    /// Hashes of its newest events, as far as they are known.
+    pub(crate) hashes: VecDeque<(Version, Digest)>,
 }
 
 impl Decider {
     pub fn new(store: Arc<dyn Store>, encode: Arc<dyn Encode>) -> Self {
-        Self { store, encode, stub_quota: DEFAULT_STUB_QUOTA }
+        Self { store, encode, stub_quota: DEFAULT_STUB_QUOTA, memory: None }
     }
 
     /// The invocation as it is committed, without its ledger. A frozen one reads as absent: its lease is revoked as well.
@@ -118,6 +124,9 @@ impl Decider {
     }
 
     async fn round(&self, address: &Address, inputs: &[Input], all: bool) -> Result<Round, DecideError> {
+        if let Some(round) = self.round_on_remembered(address, inputs).await? {
+            return Ok(round);
+        }
         let loading = self.load(address, inputs, all).await?;
         if loading.frozen {
             return Ok(Round::nothing(inputs.iter().map(|_| Refusal::Ignored(Ignored::Frozen))));
@@ -143,6 +152,26 @@ impl Decider {
         self.commit(address, &loading, draft).await
     }
 
+    /// Decides on what is remembered, if all of it leads to a commit, and that one meets the store as it was remembered.
+    async fn round_on_remembered(&self, address: &Address, inputs: &[Input]) -> Result<Option<Round>, DecideError> {
+        let Some(loading) = self.recall(address, inputs) else {
+            return Ok(None);
+        };
+        let Ok(draft) = self.fold(address, &loading, inputs).await? else {
+            return Ok(None);
+        };
+        let effects = draft.state.run.as_ref().map(|run| run.effects).unwrap_or_default();
+        let lacks_ledger = wants_whole_ledger(&draft.events) && effects > 0 && !draft.state.ledger.is_complete();
+        let all_applied = draft.outcomes.len() == inputs.len() && draft.outcomes.iter().all(Result::is_ok);
+        if lacks_ledger || !all_applied || draft.events.is_empty() {
+            return Ok(None);
+        }
+        match self.commit(address, &loading, draft).await? {
+            Round::Conflict => Ok(None),
+            round => Ok(Some(round)),
+        }
+    }
+
     async fn load(&self, address: &Address, inputs: &[Input], all: bool) -> Result<Loading, Error> {
         let hash_at = inputs.first().and_then(Input::scope).map(|scope| scope.basis.version);
         let absent = Invocation::absent(address.tenant.clone(), address.id);
@@ -153,7 +182,8 @@ impl Decider {
                 false => Entries::Keys(keys.iter().cloned().collect()),
             };
             let loaded = self.store.load(address, &entries, hash_at).await?;
-            let loading = decode(address, loaded, (!all).then(|| keys.clone()), hash_at)?;
+            let mut loading = decode(address, loaded, (!all).then(|| keys.clone()), hash_at)?;
+            loading.read = self.read_at(loading.now);
             let wanted = all_needs(&loading.state, inputs);
             if all || wanted.is_subset(&keys) {
                 return Ok(loading);
@@ -212,6 +242,10 @@ impl Decider {
         if known || version > loading.state.version || version == Version(0) {
             return Ok(());
         }
+        if let Some(known) = loading.hashes.iter().find(|(known, _)| *known == version) {
+            state.hash_at = Some(*known);
+            return Ok(());
+        }
         let events = self.store.events(address, version, version).await?;
         state.hash_at = events.first().map(|event| (version, event.hash));
         Ok(())
@@ -253,7 +287,12 @@ impl Decider {
             other => other?,
         };
         Ok(match committed {
-            Committed::Done(refs) => Round::Done(outcomes, refs.into_iter().map(Some).zip(outbox).collect()),
+            Committed::Done(refs) => {
+                if !is_stub {
+                    self.remember(address, loading, state, &events, commit.snapshot.bytes.len());
+                }
+                Round::Done(outcomes, refs.into_iter().map(Some).zip(outbox).collect())
+            }
             Committed::Conflict => Round::Conflict,
             Committed::Frozen => Round::nothing(outcomes.iter().map(|_| Refusal::Ignored(Ignored::Frozen))),
             Committed::OverQuota => Round::nothing(outcomes.iter().map(|_| Refusal::OverQuota)),
@@ -289,7 +328,7 @@ struct Draft {
     stub: Option<Invocation>,
 }
 
-fn all_needs(state: &Invocation, inputs: &[Input]) -> BTreeSet<EffectKey> {
+pub(crate) fn all_needs(state: &Invocation, inputs: &[Input]) -> BTreeSet<EffectKey> {
     inputs.iter().flat_map(|input| needs(state, input).effects).collect()
 }
 
@@ -350,5 +389,6 @@ fn decode(
     state.ledger = if state.run.is_none() { Ledger::default() } else { Ledger::loaded(entries, asked) };
     state.epoch = loaded.epoch;
     state.hash_at = hash_at.zip(loaded.hash_at);
-    Ok(Loading { state, now: loaded.now, expected, frozen: loaded.frozen.is_some(), tombstone: loaded.tombstone })
+    let (frozen, tombstone) = (loaded.frozen.is_some(), loaded.tombstone);
+    Ok(Loading { state, now: loaded.now, expected, frozen, tombstone, read: None, hashes: VecDeque::new() })
 }

@@ -6,7 +6,9 @@ mod api;
 mod convert;
 mod decide;
 mod memory;
+mod recent;
 mod redis;
+mod remember;
 mod stats;
 mod well_formed;
 
@@ -16,4 +18,6 @@ pub use api::*;
 pub use convert::{ends_commit, read_event};
 pub use decide::*;
 pub use memory::{MemoryStore, Settled};
+pub use recent::Recent;
+pub use remember::REMEMBERED_BYTES;
 pub use stats::Stats;

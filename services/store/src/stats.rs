@@ -17,11 +17,13 @@ pub struct Stats {
     pub window_waits: AtomicU64,
     /// Acknowledged outbox entries that were left to the sweeper.
     pub acknowledged_overflow: AtomicU64,
+    /// States that were committed last and are not remembered any more, because the memory is bounded.
+    pub remembered_evicted: AtomicU64,
 }
 
 impl Stats {
     /// Every counter by name, for an exporter.
-    pub fn read(&self) -> [(&'static str, u64); 6] {
+    pub fn read(&self) -> [(&'static str, u64); 7] {
         [
             ("commits", &self.commits),
             ("conflicts", &self.conflicts),
@@ -29,6 +31,7 @@ impl Stats {
             ("unavailable", &self.unavailable),
             ("window_waits", &self.window_waits),
             ("acknowledged_overflow", &self.acknowledged_overflow),
+            ("remembered_evicted", &self.remembered_evicted),
         ]
         .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chassis::registry::Registry;
-use chassis::{Bus, Clock, Failure, Handler, Metrics, Reply};
+use chassis::{Beside, Bus, Clock, Failure, Handler, Metrics, Reply};
 use futures::FutureExt;
+use futures::future::{self, BoxFuture, Either};
 use protocol::{
     AttemptId, AttemptOutcome, CallError, ClaimRefusal, ErrorClass, EventId, Ignored, Input, ToolCallDispatched,
     ToolCallSettled, may_start_read,
@@ -60,24 +61,28 @@ impl ExecutorHandler {
         Self { poll_interval, ..self }
     }
 
-    /// One dispatch to its result; `None` when it may not run.
-    async fn execute(&self, dispatch: &ToolCallDispatched, trace: &TraceContext) -> Result<Option<Outbound>, Failure> {
+    /// One dispatch to its result, if it may run, and what is still to be published beside that.
+    async fn execute(
+        &self,
+        dispatch: &ToolCallDispatched,
+        trace: &TraceContext,
+    ) -> Result<(Option<Outbound>, Option<Beside>), Failure> {
         // Before the load, so that the lease by this clock is over no later than the one in the store.
         let started = self.clock.elapsed();
         let address = Address { tenant: dispatch.scope.tenant.clone(), id: dispatch.scope.invocation_id };
-        let outcome = match dispatch.effect {
-            None => self.read(&address, dispatch, trace, started).await?,
+        let (outcome, beside) = match dispatch.effect {
+            None => (self.read(&address, dispatch, trace, started).await?, None),
             Some(_) => self.effect(&address, dispatch, trace, started).await?,
         };
         let Some(outcome) = outcome else {
-            return Ok(None);
+            return Ok((None, beside));
         };
         let (label, class) = labels(&outcome);
         self.metrics.count(names::CALLS, &[("outcome", label), ("class", class)]);
         let seconds = self.clock.elapsed().saturating_sub(started).as_secs_f64();
         self.metrics.record(names::CALL_SECONDS, seconds, &[("outcome", label)]);
         self.metrics.count(chassis::names::APPLIED, &[("topic", "dispatches")]);
-        self.result(dispatch, outcome).map(Some)
+        Ok((Some(self.result(dispatch, outcome)?), beside))
     }
 
     async fn read(
@@ -113,15 +118,18 @@ impl ExecutorHandler {
         dispatch: &ToolCallDispatched,
         trace: &TraceContext,
         started: Duration,
-    ) -> Result<Option<AttemptOutcome>, Failure> {
+    ) -> Result<(Option<AttemptOutcome>, Option<Beside>), Failure> {
         let claimed = self.desk.claim(address, Input::ClaimRequested(Box::new(dispatch.clone()))).await?;
         self.metrics.add(names::CLAIM_CONFLICTS, u64::from(claimed.conflicts), &[]);
         let publishing = self.publish_claims(claimed.outbox, trace);
         match &claimed.outcome {
-            // The claim's own record is published beside the call: an effect never waits for the broker.
+            // The claim's own record is published beside the call: neither the effect nor its result waits for it.
             Ok(()) => {
-                let (outcome, ()) = futures::join!(self.call(address, dispatch, trace, started), publishing);
-                Ok(Some(outcome))
+                let call = std::pin::pin!(self.call(address, dispatch, trace, started));
+                Ok(match future::select(call, publishing).await {
+                    Either::Left((outcome, publishing)) => (Some(outcome), Some(Beside(publishing.map(Ok).boxed()))),
+                    Either::Right(((), call)) => (Some(call.await), None),
+                })
             }
             Err(refusal) => {
                 publishing.await;
@@ -129,7 +137,7 @@ impl ExecutorHandler {
                 let expired = *refusal == Refusal::Ignored(Ignored::Claim(ClaimRefusal::Expired));
                 let message = "the attempt was started before, and its lease ran out without a result";
                 let error = CallError::new(ErrorClass::OutcomeUnknown, message);
-                Ok(expired.then_some(AttemptOutcome::Unknown { error }))
+                Ok((expired.then_some(AttemptOutcome::Unknown { error }), None))
             }
         }
     }
@@ -180,26 +188,31 @@ impl ExecutorHandler {
     }
 
     /// Publishes what a claim's commit left in the outbox; what fails is the sweeper's.
-    async fn publish_claims(&self, outbox: Outbox, trace: &TraceContext) {
+    fn publish_claims(&self, outbox: Outbox, trace: &TraceContext) -> BoxFuture<'static, ()> {
         if outbox.is_empty() {
-            return;
+            return future::ready(()).boxed();
         }
-        let (refs, entries): (Vec<_>, Vec<_>) = outbox.into_iter().unzip();
-        let records: Result<Vec<_>, _> = entries.iter().map(|entry| Outbound::from_bytes(&entry.bytes)).collect();
-        let published = match records {
-            Ok(mut records) => {
-                records.iter_mut().for_each(|record| trace.put(record));
-                self.bus.publish(records).await.map_err(|failure| failure.to_string())
+        let (bus, store, metrics, trace) =
+            (self.bus.clone(), self.decider.store.clone(), self.metrics.clone(), trace.clone());
+        let publishing = async move {
+            let (refs, entries): (Vec<_>, Vec<_>) = outbox.into_iter().unzip();
+            let records: Result<Vec<_>, _> = entries.iter().map(|entry| Outbound::from_bytes(&entry.bytes)).collect();
+            let published = match records {
+                Ok(mut records) => {
+                    records.iter_mut().for_each(|record| trace.put(record));
+                    bus.publish(records).await.map_err(|failure| failure.to_string())
+                }
+                Err(unreadable) => Err(unreadable.to_string()),
+            };
+            match published {
+                Ok(()) => store.acknowledge(refs.into_iter().flatten().collect()),
+                Err(why) => {
+                    metrics.count(names::LEFT_TO_SWEEPER, &[]);
+                    tracing::warn!(why, "a claim's events are left to the sweeper");
+                }
             }
-            Err(unreadable) => Err(unreadable.to_string()),
         };
-        match published {
-            Ok(()) => self.decider.store.acknowledge(refs.into_iter().flatten().collect()),
-            Err(why) => {
-                self.metrics.count(names::LEFT_TO_SWEEPER, &[]);
-                tracing::warn!(why, "a claim's events are left to the sweeper");
-            }
-        }
+        publishing.boxed()
     }
 
     /// The record of a result. What fits no record is replaced: the outcome must not be lost with its output.
@@ -264,7 +277,10 @@ impl Handler for ExecutorHandler {
                 continue;
             }
             match self.execute(&dispatch, &TraceContext::of(record)).await {
-                Ok(result) => reply.publish.extend(result),
+                Ok((result, beside)) => {
+                    reply.publish.extend(result);
+                    reply.beside.extend(beside);
+                }
                 Err(failure) => {
                     // The batch is handed over again, and a claimed attempt would then only be found held: what is
                     // known already must not be lost for a neighbour's failure.

@@ -109,7 +109,7 @@ impl SkipsTheLease {
             outcome,
         };
         let publish = vec![self.codec.encode(&settled, id, None).ok()?];
-        Some(Reply { publish, rejected: Vec::new(), receipt: None })
+        Some(Reply { publish, ..Reply::default() })
     }
 }
 
@@ -128,6 +128,6 @@ impl Handler for SkipsTheLease {
             };
             publish.extend(reply.publish);
         }
-        Ok(Reply { publish, rejected: Vec::new(), receipt: None })
+        Ok(Reply { publish, ..Reply::default() })
     }
 }

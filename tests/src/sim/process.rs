@@ -107,7 +107,13 @@ impl Service {
                     for (index, rejection) in &reply.rejected {
                         reply.publish.push(self.codec.dead_letter(&records[*index], rejection, 1, self.name));
                     }
-                    publish(&self.world, &self.bus, &mut reply).await;
+                    let beside = chassis::done_beside(std::mem::take(&mut reply.beside));
+                    let ((), done) = futures::join!(publish(&self.world, &self.bus, &mut reply), beside);
+                    if done.is_err() {
+                        self.world.sleep(wait).await;
+                        wait = (wait * 2).min(500);
+                        continue;
+                    }
                     if let Some(receipt) = reply.receipt {
                         self.handler.acknowledged(receipt);
                     }

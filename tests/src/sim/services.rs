@@ -88,7 +88,8 @@ impl Services {
 
 fn spawn_committer(services: &Services, group: &'static str, id: ProcessId) -> Vec<Job> {
     let metrics = Metrics::silent(group);
-    let decider = services.decider(id);
+    let clock = Arc::new(SimClock(services.world.clone()));
+    let decider = committer::remembering(services.decider(id), clock.clone());
     let config = CommitterConfig {
         timer_interval: Duration::from_millis(100),
         sweep_interval: Duration::from_millis(400),
@@ -97,7 +98,6 @@ fn spawn_committer(services: &Services, group: &'static str, id: ProcessId) -> V
         ..CommitterConfig::default()
     };
     let owner = format!("{group}-{}", id.incarnation);
-    let clock = Arc::new(SimClock(services.world.clone()));
     let store = decider.store.clone();
     let leases = Arc::new(Leases::new(store.clone(), clock, owner, config.lease_ttl));
     let handler = CommitterHandler::new(

@@ -11,6 +11,7 @@ use tracing::{Instrument, Span};
 
 use super::shared::Shared;
 use super::window::{Batch, Ticket};
+use crate::seams::done_beside;
 use crate::{Backoff, Failure, Reply, names, trace};
 
 /// A batch of several is tried this often as a whole before its records are handed over one by one, each with the full
@@ -30,6 +31,19 @@ enum Outcome {
 enum Unpublished {
     Rejected(Rejection),
     GivenUp,
+}
+
+/// Why a reply is not through.
+enum Undelivered {
+    Unpublished(Unpublished),
+    /// What was to be done beside it failed.
+    Beside(Failure),
+}
+
+impl From<Unpublished> for Undelivered {
+    fn from(unpublished: Unpublished) -> Self {
+        Self::Unpublished(unpublished)
+    }
 }
 
 pub(super) async fn run(shared: Arc<Shared>, batch: Batch) {
@@ -69,8 +83,9 @@ async fn attempt(shared: &Shared, records: &[Inbound], tickets: &[Ticket]) -> Ou
         let failure = match handle(shared, records, &span).await {
             Ok(reply) => match deliver(shared, records, tickets, &span, reply, tries + 1).await {
                 Ok(()) => return Outcome::Done,
-                Err(Unpublished::GivenUp) => return Outcome::GivenUp,
-                Err(Unpublished::Rejected(rejection)) => Failure::Reject(rejection),
+                Err(Undelivered::Unpublished(Unpublished::GivenUp)) => return Outcome::GivenUp,
+                Err(Undelivered::Unpublished(Unpublished::Rejected(rejection))) => Failure::Reject(rejection),
+                Err(Undelivered::Beside(failure)) => failure,
             },
             Err(failure) => failure,
         };
@@ -114,11 +129,15 @@ async fn attempt(shared: &Shared, records: &[Inbound], tickets: &[Ticket]) -> Ou
 /// A handler that panics has failed like one that says so; its key must not stay busy for ever.
 async fn handle(shared: &Shared, records: &[Inbound], span: &Span) -> Result<Reply, Failure> {
     // The call itself may panic as well as the future it returns.
-    let work = AssertUnwindSafe(async { shared.handler.handle(records).await }).catch_unwind();
-    work.instrument(span.clone()).await.unwrap_or_else(|_| Err(Failure::Retry("the handler panicked".to_owned())))
+    guarded(async { shared.handler.handle(records).await }, span).await
 }
 
-/// Publishes a reply and its dead letters, then tells the handler.
+async fn guarded<T>(work: impl Future<Output = Result<T, Failure>>, span: &Span) -> Result<T, Failure> {
+    let work = AssertUnwindSafe(work).catch_unwind().instrument(span.clone());
+    work.await.unwrap_or_else(|_| Err(Failure::Retry("the handler panicked".to_owned())))
+}
+
+/// Publishes a reply and its dead letters, does what is to be done beside, then tells the handler.
 async fn deliver(
     shared: &Shared,
     records: &[Inbound],
@@ -126,18 +145,21 @@ async fn deliver(
     span: &Span,
     reply: Reply,
     tries: u32,
-) -> Result<(), Unpublished> {
-    let Reply { mut publish, rejected, receipt } = reply;
+) -> Result<(), Undelivered> {
+    let Reply { mut publish, rejected, receipt, beside } = reply;
     trace::inject(span, records, &mut publish);
-    publish_all(shared, tickets, publish).await?;
+    let beside = guarded(done_beside(beside), span);
+    let (published, done) = futures::join!(publish_all(shared, tickets, publish), beside);
+    published?;
+    done.map_err(Undelivered::Beside)?;
     for (at, rejection) in rejected {
         let Some(record) = records.get(at) else {
             shared.fail(format!("the handler rejected record {at} of a batch of {}", records.len()));
-            return Err(Unpublished::GivenUp);
+            return Err(Unpublished::GivenUp.into());
         };
         match dead_letter(shared, record, tickets, span, &rejection, tries).await {
             Outcome::Done => {}
-            Outcome::Split | Outcome::GivenUp => return Err(Unpublished::GivenUp),
+            Outcome::Split | Outcome::GivenUp => return Err(Unpublished::GivenUp.into()),
         }
     }
     if let Some(receipt) = receipt {

@@ -56,7 +56,7 @@ async fn an_unacknowledged_reply_holds_the_offset() {
     let bus = Arc::new(Broken { inner, mended: AtomicBool::new(false) });
     let reply = answer(|batch| {
         let publish = batch.iter().filter(|r| text(r) == "speaks").map(|r| output(&text(r))).collect();
-        Ok(Reply { publish, rejected: Vec::new(), receipt: Some(Box::new(text(&batch[0]))) })
+        Ok(Reply { publish, receipt: Some(Box::new(text(&batch[0]))), ..Reply::default() })
     });
     world.produce(0, "a", "silent").await;
     world.produce(0, "b", "speaks").await;

@@ -48,7 +48,7 @@ impl Periodic for Clockwork {
             1 => panic!("a bug in a periodic"),
             n @ 2..4 => {
                 let publish = vec![output(&format!("tick{n}"))];
-                Ok((Reply { publish, rejected: Vec::new(), receipt: Some(Box::new(())) }, true))
+                Ok((Reply { publish, receipt: Some(Box::new(())), ..Reply::default() }, true))
             }
             _ => Ok((Reply::default(), false)),
         }

@@ -5,7 +5,8 @@ use serde_json::json;
 use store::Store;
 
 use super::world::*;
-use crate::{Said, committed};
+use crate::Said;
+use crate::committed::History;
 
 fn journal_field(scope: &Scope) -> String {
     format!("{}/{}/{}/{}", scope.step, scope.round, scope.basis.version, scope.basis.hash)
@@ -27,6 +28,18 @@ fn a_redelivered_turn_publishes_the_stored_answer_and_asks_nobody() {
     assert_eq!((body.as_str(), evidence.context_digest), ("first", request.digest));
     let scope = &world.turn().scope;
     assert_eq!(first.publish[0].event_id, EventId::answer(scope.invocation_id, scope.basis, "decision/1/0"));
+}
+
+#[test]
+fn an_answer_that_is_not_stored_yet_is_published_beside_and_the_turn_comes_again_if_storing_fails() {
+    let world = World::admitted();
+    world.will_say([decision("first"), decision("second")]);
+    let reply = world.handle_once(&world.turn()).unwrap();
+    assert_eq!((reply.publish.len(), reply.beside.len()), (1, 1));
+    // The process dies before either is done: another asks again.
+    drop(reply);
+    let ModelAnswer::Proposed { body, .. } = world.answer(&world.turn()) else { panic!("proposed") };
+    assert_eq!(body, "second");
 }
 
 #[test]
@@ -82,7 +95,7 @@ fn a_history_that_is_altered_cut_or_swapped_is_refused() {
     world.run_calls(&[("c1", "look")], |_| ok(json!(1)));
     let scope = world.turn().scope;
     let records = world.store.all_events().remove(&world.address).unwrap();
-    assert_eq!(committed::history(&scope, &records).unwrap().len(), records.len());
+    assert_eq!(History::default().extended(&records, scope.basis).unwrap().events.len(), records.len());
     let mut altered = records.clone();
     let text = String::from_utf8(altered[0].bytes.clone()).unwrap().replace("\"ada\"", "\"eve\"");
     altered[0].bytes = text.into_bytes();
@@ -91,7 +104,7 @@ fn a_history_that_is_altered_cut_or_swapped_is_refused() {
     let mut gap = records.clone();
     gap.remove(1);
     for broken in [altered, swapped, gap, records[..records.len() - 1].to_vec(), Vec::new()] {
-        assert!(committed::history(&scope, &broken).is_err());
+        assert!(History::default().extended(&broken, scope.basis).is_err());
     }
 }
 

@@ -5,7 +5,7 @@ use protocol::{Basis, Digest, EffectKey, Epoch, Timestamp, Version};
 use super::reply::{self, known};
 use super::script::{self, Call};
 use super::store::RedisStore;
-use crate::{Address, Entries, Error, EventRecord, Loaded, Snapshot, Tombstone};
+use crate::{Address, Entries, Error, EventRecord, Loaded, Snapshot, Tombstone, TurnLoaded};
 
 /// Bytes of an event's hash, in front of the event.
 const HASH_LEN: usize = 32;
@@ -13,29 +13,43 @@ const HASH_LEN: usize = 32;
 /// The invocation's fields in the order in which the script reads them.
 type Fields = [Option<Vec<u8>>; 7];
 
-type Reply = (i64, u64, Vec<Option<Vec<u8>>>, Option<Vec<u8>>, Vec<Vec<u8>>);
+type Reply = (i64, u64, Vec<Option<Vec<u8>>>, Option<Vec<u8>>, Vec<Vec<u8>>, Option<Vec<u8>>, Vec<Vec<u8>>);
+
+/// What is read beside the snapshot.
+#[derive(Default)]
+pub(super) struct Beside<'a> {
+    pub hash_at: Option<Version>,
+    /// The events from this one up to `hash_at`.
+    pub events_from: Option<Version>,
+    pub journal_field: Option<&'a str>,
+}
 
 impl RedisStore {
     pub(super) async fn load_now(
         &self,
         address: &Address,
         entries: &Entries,
-        hash_at: Option<Version>,
-    ) -> Result<Loaded, Error> {
+        beside: Beside<'_>,
+    ) -> Result<TurnLoaded, Error> {
         let of_it = self.keys.invocation(address);
         let meta = self.keys.shard(self.keys.shard_of(address)).meta;
         // A list index; no list is as long as a version that does not fit one.
-        let at = hash_at.and_then(|at| i64::try_from(at.0.checked_sub(1)?).ok()).map(|at| at.to_string());
-        let call = Call::new(&script::LOAD, [of_it.invocation, of_it.events, of_it.ledger, meta]);
-        let call = call.made(at.unwrap_or_default());
+        let index = |at: Version| i64::try_from(at.0.checked_sub(1)?).ok().map(|at| at.to_string());
+        let at = beside.hash_at.and_then(index);
+        let from = beside.events_from.filter(|_| at.is_some()).map(|from| from.max(Version(1)));
+        let call = Call::new(&script::LOAD, [of_it.invocation, of_it.events, of_it.ledger, meta, of_it.journal])
+            .made(at.unwrap_or_default())
+            .made(from.and_then(index).unwrap_or_default())
+            .text(beside.journal_field.unwrap_or_default());
         let call = match entries {
             Entries::All => call.text("all"),
             Entries::Keys(keys) => keys.iter().fold(call.text("keys"), |call, key| call.text(key.as_str())),
         };
-        let (now, epoch, fields, hash, entries): Reply = reply::read(call.send(&self.connection, &self.stats).await?)?;
+        let reply = call.send(&self.connection, &self.stats).await?;
+        let (now, epoch, fields, hash, entries, answered, events): Reply = reply::read(reply)?;
         let fields = Fields::try_from(fields).map_err(|_| Error::Corrupt("unexpected number of fields".into()))?;
         let (snapshot, frozen, tombstone) = read_fields(fields)?;
-        Ok(Loaded {
+        let loaded = Loaded {
             now: Timestamp(now),
             epoch: Epoch(epoch),
             snapshot,
@@ -43,7 +57,8 @@ impl RedisStore {
             hash_at: hash.map(|hash| read_hash(&hash)).transpose()?,
             frozen,
             tombstone,
-        })
+        };
+        Ok(TurnLoaded { loaded, answered, events: read_events(from.unwrap_or(Version(1)), events)? })
     }
 
     pub(super) async fn events_between(
@@ -59,12 +74,16 @@ impl RedisStore {
         let mut command = redis::cmd("LRANGE");
         command.arg(self.keys.invocation(address).events).arg(from.0 - 1).arg(to.0.min(i64::MAX as u64) - 1);
         let events: Vec<Vec<u8>> = self.ask(&command).await?;
-        let records = (from.0..).map(Version).zip(events).map(|(version, stored)| {
-            let (hash, bytes) = known(stored.split_at_checked(HASH_LEN), "an event", &stored)?;
-            Ok(EventRecord { version, hash: read_hash(hash)?, bytes: bytes.to_vec() })
-        });
-        records.collect()
+        read_events(from, events)
     }
+}
+
+fn read_events(from: Version, events: Vec<Vec<u8>>) -> Result<Vec<EventRecord>, Error> {
+    let records = (from.0..).map(Version).zip(events).map(|(version, stored)| {
+        let (hash, bytes) = known(stored.split_at_checked(HASH_LEN), "an event", &stored)?;
+        Ok(EventRecord { version, hash: read_hash(hash)?, bytes: bytes.to_vec() })
+    });
+    records.collect()
 }
 
 type State = (Option<Snapshot>, Option<(Basis, Timestamp)>, Option<Tombstone>);

@@ -8,12 +8,13 @@ use protocol::{Basis, EventId, Timestamp, Version};
 use super::config::RedisConfig;
 use super::connection::Connection;
 use super::keys::Keys;
+use super::load::Beside;
 use super::reply::known;
 use super::script::{self, Call};
 use crate::acknowledged::Acknowledged;
 use crate::{
     Address, Commit, Committed, DueTimer, Durability, Entries, Error, EventRecord, IndexEntry, Loaded, OutboxEntry,
-    OutboxRef, Retention, Shard, Stats, Store, address,
+    OutboxRef, Retention, Shard, Stats, Store, TurnLoaded, address,
 };
 
 /// How many outbox entries one command deletes.
@@ -75,7 +76,13 @@ impl Store for RedisStore {
     }
 
     async fn load(&self, address: &Address, entries: &Entries, hash_at: Option<Version>) -> Result<Loaded, Error> {
-        self.load_now(address, entries, hash_at).await
+        let beside = Beside { hash_at, ..Beside::default() };
+        Ok(self.load_now(address, entries, beside).await?.loaded)
+    }
+
+    async fn load_turn(&self, address: &Address, field: &str, from: Version, to: Version) -> Result<TurnLoaded, Error> {
+        let beside = Beside { hash_at: Some(to), events_from: Some(from), journal_field: Some(field) };
+        self.load_now(address, &Entries::Keys(Vec::new()), beside).await
     }
 
     async fn commit(&self, commit: &Commit) -> Result<Committed, Error> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use protocol::{Digest, Timestamp, Version};
-use turnwright_store::{Commit, Committed, Entries, Error, MAX_DECISION_AGE_MS, Shard, Store, shard_of};
+use turnwright_store::{Commit, Committed, Entries, Error, Loaded, MAX_DECISION_AGE_MS, Shard, Store, shard_of};
 
 use crate::server::DEADLINE;
 use crate::support::{
@@ -106,6 +106,27 @@ fn a_load_brings_only_the_entries_it_asks_for_and_the_hash_of_any_version() {
             let loaded = store.load(&address(1), &keys, Some(Version(version))).await.unwrap();
             assert_eq!(loaded.hash_at, None, "version {version}");
         }
+    });
+}
+
+#[test]
+fn a_turn_is_loaded_with_its_journal_and_the_events_up_to_its_basis() {
+    on_both(async |store| {
+        for n in 0..4 {
+            step(store, &address(1), n).await;
+        }
+        store.journal(&address(1), "1/0", b"answer").await.unwrap();
+        let turn = store.load_turn(&address(1), "1/0", Version(2), Version(3)).await.unwrap();
+        let loaded = store.load(&address(1), &Entries::Keys(vec![]), Some(Version(3))).await.unwrap();
+        assert_eq!(turn.loaded, Loaded { now: turn.loaded.now, ..loaded });
+        assert_eq!(turn.loaded.hash_at, Some(hash(3)));
+        assert_eq!(turn.answered.as_deref(), Some(b"answer".as_slice()));
+        assert_eq!(turn.events, store.events(&address(1), Version(2), Version(3)).await.unwrap());
+        assert_eq!(turn.events.len(), 2);
+        let other = store.load_turn(&address(1), "2/0", Version(4), Version(3)).await.unwrap();
+        assert_eq!((other.answered, other.events), (None, vec![]));
+        let none = store.load_turn(&address(2), "1/0", Version(1), Version(0)).await.unwrap();
+        assert_eq!((none.loaded.snapshot, none.answered, none.events), (None, None, vec![]));
     });
 }
 

@@ -128,7 +128,7 @@ fn a_server_that_became_a_replica_is_retryable() {
         let next = full(&store, &address(1), 1).await;
         let before = store.stats().read();
         assert!(is_retryable(&leaves_no_trace(&server, &config, &store, &next).await));
-        let unavailable = |stats: [(&str, u64); 6]| BTreeMap::from(stats)["unavailable"];
+        let unavailable = |stats: [(&str, u64); 7]| BTreeMap::from(stats)["unavailable"];
         assert_eq!(unavailable(store.stats().read()), unavailable(before) + 1);
     });
 }

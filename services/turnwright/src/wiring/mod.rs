@@ -148,7 +148,7 @@ pub fn build(service: Service, parts: &Parts) -> Result<Built, Error> {
 
 fn committer(parts: &Parts, clock: Arc<dyn Clock>) -> Built {
     let (store, config, metrics) = (parts.store(), parts.committer, parts.metrics.clone());
-    let decider = parts.decider();
+    let decider = committer::remembering(parts.decider(), clock.clone());
     let leases = Arc::new(Leases::new(store.clone(), clock, parts.owner.clone(), config.lease_ttl));
     let cluster = Arc::new(ClusterWatch::new(
         store.clone(),
