@@ -91,7 +91,7 @@ pub struct KafkaConfig {
     pub gather_above: usize,
 
     /// For how long it gathers then, in ms.
-    #[arg(long, env = "TURNWRIGHT_GATHER_MS", default_value_t = 5)]
+    #[arg(long, env = "TURNWRIGHT_GATHER_MS", default_value_t = 10)]
     pub gather_ms: u64,
 
     /// What to do when records that were not consumed are gone from the log.

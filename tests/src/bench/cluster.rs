@@ -48,7 +48,7 @@ impl Cluster {
             script("infra/kafka/kafka.sh", "start", &kafka),
             script("infra/redis/redis.sh", "start", &redis)
         )?;
-        let topics = root().join("infra/topics.yaml");
+        let topics = topics_file(&cluster.data("topics.yaml"), options.partitions)?;
         let mut apply = cluster.command(options);
         apply.args(["topics", "apply", "--file"]).arg(topics);
         finished("turnwright topics apply", apply).await?;
@@ -180,6 +180,18 @@ fn copy_configuration(to: &Path, owner: &Owner) -> Result<(), Error> {
         std::fs::write(&copy, text).map_err(|error| Error::of_file(&copy, error))?;
     }
     Ok(())
+}
+
+/// A copy of the topics' file with so many partitions each.
+fn topics_file(to: &Path, partitions: u32) -> Result<PathBuf, Error> {
+    let from = root().join("infra/topics.yaml");
+    let text = std::fs::read_to_string(&from).map_err(|error| Error::of_file(&from, error))?;
+    let mut file: serde_yaml_ng::Value =
+        serde_yaml_ng::from_str(&text).map_err(|error| Error::of_file(&from, error))?;
+    file["defaults"]["partitions"] = partitions.into();
+    let text = serde_yaml_ng::to_string(&file).map_err(|error| Error::of_file(&from, error))?;
+    std::fs::write(to, text).map_err(|error| Error::of_file(to, error))?;
+    Ok(to.to_owned())
 }
 
 /// Runs one of the infrastructure's scripts; what it prints is the address.

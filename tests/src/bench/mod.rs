@@ -15,7 +15,7 @@ mod stages;
 
 pub use error::Error;
 pub use handled::Handled;
-pub use options::Options;
+pub use options::{DEFAULT_PARTITIONS, Options};
 pub use peer::compare;
 pub use report::{Level, Report, Usage};
 pub use run::run;

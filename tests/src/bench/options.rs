@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// One of each service is measured: one partition for each.
+pub const DEFAULT_PARTITIONS: u32 = 1;
+
 /// A measurement.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -10,6 +13,9 @@ pub struct Options {
     pub binary: PathBuf,
     /// Invocations in flight, one level after the other.
     pub concurrency: Vec<usize>,
+    /// Partitions per topic. They bound how many processes of a service share the work, not how much of it one process
+    /// does at once; every partition more means more, smaller requests for the same records.
+    pub partitions: u32,
     /// How long each level is measured.
     pub measure: Duration,
     /// How long each level runs before it is measured.
@@ -30,6 +36,7 @@ impl Options {
         Self {
             binary,
             concurrency: vec![1, 16, 64, 256],
+            partitions: DEFAULT_PARTITIONS,
             measure: Duration::from_secs(12),
             warm_up: Duration::from_secs(3),
             start_up: Duration::from_secs(10),

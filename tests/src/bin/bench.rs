@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use turnwright_tests::bench::{Error, Options, compare, run};
+use turnwright_tests::bench::{DEFAULT_PARTITIONS, Error, Options, compare, run};
 
 #[derive(Parser)]
 #[command(
@@ -18,6 +18,9 @@ struct Args {
     /// Invocations in flight, one level after the other.
     #[arg(long, num_args = 1.., default_values_t = [1, 16, 64, 256])]
     concurrency: Vec<usize>,
+    /// Partitions per topic: at least as many as there are processes of a service.
+    #[arg(long, default_value_t = DEFAULT_PARTITIONS)]
+    partitions: u32,
     /// How long each level is measured, in s.
     #[arg(long, default_value_t = 12.0)]
     secs: f64,
@@ -74,6 +77,7 @@ fn failed(error: &Error) -> ExitCode {
 async fn measure(args: Args) -> Result<serde_json::Value, Error> {
     let options = Options {
         concurrency: args.concurrency,
+        partitions: args.partitions,
         measure: Duration::from_secs_f64(args.secs),
         warm_up: Duration::from_secs_f64(args.warmup),
         start_up: Duration::from_secs_f64(args.startup),

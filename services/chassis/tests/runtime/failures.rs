@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use schemas::{DeadLetterCode, Rejection};
-use turnwright_chassis::{Error, Failure, Reply, names};
+use turnwright_chassis::{Beside, Error, Failure, Reply, names};
 
 use crate::support::*;
 
@@ -144,5 +144,33 @@ async fn trace_context_passes_through_to_replies_and_dead_letters() {
     assert_eq!(replies[0].header("tracestate"), Some("v=1"));
     let letters = world.read(LETTERS, 1).await;
     assert!(letters[0].header("traceparent").is_some());
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_beside_publishing_holds_the_offset_and_a_failure_hands_the_record_over_again() {
+    let world = World::new(1);
+    world.produce(0, "a", "first").await;
+    let times = Arc::new(AtomicU32::new(0));
+    let counted = times.clone();
+    let running = world.run(
+        world.config(),
+        answer(move |batch| {
+            let time = counted.fetch_add(1, Ordering::SeqCst);
+            let beside = async move {
+                match time {
+                    0 => Err(Failure::Unavailable("the store is away".to_owned())),
+                    1 => panic!("a bug beside"),
+                    _ => Ok(()),
+                }
+            };
+            let publish = vec![output(&format!("{}-{time}", text(&batch[0])))];
+            Ok(Reply { publish, beside: vec![Beside(Box::pin(beside))], ..Reply::default() })
+        }),
+    );
+    world.until_committed(0, 1).await;
+    assert_eq!(times.load(Ordering::SeqCst), 3, "handled until what goes beside was done");
+    let published: Vec<_> = world.read(OUTPUT, 3).await.iter().map(text).collect();
+    assert_eq!(published, ["first-0", "first-1", "first-2"], "publishing does not wait for it");
     running.stop().await.unwrap();
 }
