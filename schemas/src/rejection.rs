@@ -30,6 +30,18 @@ pub enum DeadLetterCode {
     UnknownInvocation,
     /// The tenant may not add another stub.
     QuotaExceeded,
+    /// An approval, a refusal or an answer for which nothing waits: it was answered before, has expired, or the run has ended.
+    NothingWaits,
+    /// The approval or refusal names another proposal than the one that waits.
+    WrongProposal,
+    /// The proposal has expired.
+    ApprovalExpired,
+    /// The run's own actor may not approve this proposal.
+    SelfApproval,
+    /// The answer names another step than the one whose question waits.
+    WrongQuestion,
+    /// The same answer was given before in this run, and it names no step.
+    RepeatedAnswer,
     /// Handling failed too often.
     RetriesExhausted,
 }
@@ -50,6 +62,12 @@ impl DeadLetterCode {
             Self::RequestConflict => "request_conflict",
             Self::UnknownInvocation => "unknown_invocation",
             Self::QuotaExceeded => "quota_exceeded",
+            Self::NothingWaits => "nothing_waits",
+            Self::WrongProposal => "wrong_proposal",
+            Self::ApprovalExpired => "approval_expired",
+            Self::SelfApproval => "self_approval",
+            Self::WrongQuestion => "wrong_question",
+            Self::RepeatedAnswer => "repeated_answer",
             Self::RetriesExhausted => "retries_exhausted",
         }
     }

@@ -164,19 +164,17 @@ fn a_key_that_is_absent_or_names_another_invocation_is_a_mismatch() {
 }
 
 #[test]
-fn an_event_or_kind_without_behaviour_is_unsupported_and_named() {
+fn an_event_newer_than_this_build_is_unsupported_and_named() {
     let codec = codec(PublicWire::Json);
     let mut message = Dice(5).events_committed();
     message.events.truncate(1);
     let record = arrived(codec.encode(&message, nil(), None).unwrap());
     let text = String::from_utf8(record.value.clone().unwrap()).unwrap();
     let name = format!("\"type\":\"{}\"", message.events[0].fact.name());
-    for newer in ["approval_granted", "something_of_next_year"] {
-        let text = text.replacen(&name, &format!("\"type\":\"{newer}\""), 1);
-        let refused = codec.decode::<EventsCommitted>(&Inbound { value: Some(text.into_bytes()), ..record.clone() });
-        let refused = refused.unwrap_err();
-        assert_eq!((refused.code, refused.field.as_str()), (DeadLetterCode::Unsupported, "events[].type"));
-    }
+    let text = text.replacen(&name, "\"type\":\"something_of_next_year\"", 1);
+    let refused = codec.decode::<EventsCommitted>(&Inbound { value: Some(text.into_bytes()), ..record.clone() });
+    let refused = refused.unwrap_err();
+    assert_eq!((refused.code, refused.field.as_str()), (DeadLetterCode::Unsupported, "events[].type"));
 }
 
 #[test]

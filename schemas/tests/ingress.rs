@@ -2,7 +2,7 @@
 
 mod samples;
 
-use protocol::{Control, EffectOutcome, Timestamp};
+use protocol::{Control, Digest, EffectOutcome, Step, Timestamp};
 use samples::codec;
 use serde_json::{Value, json};
 use turnwright_schemas::{ControlRecord, DeadLetterCode, Inbound, PublicWire, Rejection};
@@ -187,12 +187,36 @@ fn a_person_resolves_an_effect_without_knowing_a_digest() {
 }
 
 #[test]
-fn kinds_without_behaviour_are_unsupported_and_rubbish_is_never_a_denial() {
-    for kind in ["approve", "reject", "clarify"] {
-        let rejection = control(json!({"kind": kind, "tenant": "acme", "actor": "ann"})).unwrap_err();
-        assert_eq!((rejection.code, rejection.field.as_str()), (DeadLetterCode::Unsupported, "kind"));
-        assert!(rejection.message.contains(kind));
+fn approvals_refusals_and_answers_are_read_and_name_what_they_are_for() {
+    let base = |kind: &str, more: serde_json::Value| {
+        let mut value = json!({"kind": kind, "tenant": "acme", "actor": "ann"});
+        value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        value
+    };
+    let digest = Digest::of("proposal", &[]);
+    let read = control(base("approve", json!({"proposal_digest": digest}))).unwrap().control;
+    assert_eq!(read, Control::Approve { actor: "ann".into(), proposal_digest: digest });
+    let read = control(base("reject", json!({"proposal_digest": digest, "reason": "too much"}))).unwrap().control;
+    assert_eq!(read, Control::Reject { actor: "ann".into(), proposal_digest: digest, reason: "too much".into() });
+    let read = control(base("clarify", json!({"answer": {"order": 7}, "step": 2}))).unwrap().control;
+    assert_eq!(read, Control::Clarify { actor: "ann".into(), answer: json!({"order": 7}), step: Some(Step(2)) });
+    for (value, field) in [
+        (base("approve", json!({})), "proposal_digest"),
+        (base("approve", json!({"proposal_digest": "12"})), "proposal_digest"),
+        (base("approve", json!({"proposal_digest": digest, "reason": "x"})), "reason"),
+        (base("reject", json!({"reason": "x"})), "proposal_digest"),
+        (base("clarify", json!({"step": 2})), "answer"),
+        (base("clarify", json!({"answer": "7", "step": 0})), "step"),
+    ] {
+        let rejection = control(value).unwrap_err();
+        assert_eq!((rejection.code, rejection.field.as_str()), (DeadLetterCode::Malformed, field));
     }
+    let long = base("clarify", json!({"answer": "x".repeat(17_000)}));
+    assert_eq!(control(long).unwrap_err().code, DeadLetterCode::InvalidRequest);
+}
+
+#[test]
+fn rubbish_is_never_a_denial() {
     for value in [
         json!({"kind": "canel", "tenant": "acme", "actor": "ann"}),
         json!({"tenant": "acme", "actor": "ann"}),

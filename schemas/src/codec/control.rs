@@ -1,16 +1,20 @@
 //! `controls`: what callers, approvers and operators say. What cannot be read is refused; it never counts as a "no".
 
-use protocol::{Actor, CallError, Control, Digest, EffectKey, EffectOutcome, EventId, InvocationId, Receipt, Tenant};
+use protocol::{
+    Actor, CallError, Control, Digest, EffectKey, EffectOutcome, EventId, InvocationId, Receipt, Step, Tenant,
+};
 use uuid::Uuid;
 
 use super::fields::Fields;
 use super::ingress::{Raw, identify};
 use super::{Codec, EncodeError, Place, WireFormat};
-use crate::wire::{ControlKind, ControlRequested, ErrorClass, Json, ResolvedOutcome, unrecognized, unsupported};
+use crate::wire::{ControlKind, ControlRequested, ErrorClass, Json, ResolvedOutcome, unrecognized};
 use crate::{DeadLetterCode, Inbound, Limits, Outbound, Rejection, Topic};
 
 /// The longest reason, message or evidence that a control may hold, in bytes.
 const MAX_TEXT_BYTES: usize = 2_000;
+/// The longest answer to a question, in bytes of JSON: it is shown to the model whole.
+const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
 /// A control, and the run it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub struct ControlRecord {
 }
 
 impl Codec {
-    /// The control of a record. A kind without behaviour is `unsupported`; everything unreadable is `malformed`.
+    /// The control of a record. A kind newer than this build is `unsupported`; everything unreadable is `malformed`.
     pub fn decode_control(&self, record: &Inbound) -> Result<ControlRecord, Rejection> {
         let wire = match self.raw(Topic::Controls, record)? {
             Raw::Avro(wire) => wire,
@@ -64,31 +68,42 @@ fn from_json(mut fields: Fields) -> Result<ControlRequested, Rejection> {
     let kind = match fields.text("kind")?.as_str() {
         "cancel" => ControlKind::Cancel,
         "resolve_effect" => ControlKind::ResolveEffect,
-        "approve" => return Err(unsupported("kind", "approve")),
-        "reject" => return Err(unsupported("kind", "reject")),
-        "clarify" => return Err(unsupported("kind", "clarify")),
+        "approve" => ControlKind::Approve,
+        "reject" => ControlKind::Reject,
+        "clarify" => ControlKind::Clarify,
         _ => return Err(malformed("kind", "must be one of cancel, approve, reject, clarify, resolve_effect")),
     };
     let mut wire = blank(kind, fields.text("tenant")?, fields.text("actor")?);
     wire.invocation_id = fields.optional_text("invocation_id")?;
-    if kind == ControlKind::Cancel {
-        wire.reason = fields.optional_text("reason")?;
-    } else {
-        wire.effect_key = fields.optional_text("effect_key")?;
-        wire.outcome = match fields.text("outcome")?.as_str() {
-            "committed" => Some(ResolvedOutcome::Committed),
-            "rejected" => Some(ResolvedOutcome::Rejected),
-            _ => return Err(malformed("outcome", "must be committed or rejected")),
-        };
-        wire.evidence = fields.optional_text("evidence")?;
-        if wire.outcome == Some(ResolvedOutcome::Committed) {
-            wire.effect_id = fields.optional_text("effect_id")?;
-            wire.body_digest = fields.optional_text("body_digest")?;
-            wire.output = fields.json("output");
-        } else {
-            let class = fields.optional_text("error_class")?.map(|class| serde_json::from_value(class.into()));
-            wire.error_class = class.transpose().map_err(|_| malformed("error_class", "must be a class of error"))?;
-            wire.message = fields.optional_text("message")?;
+    match kind {
+        ControlKind::Cancel => wire.reason = fields.optional_text("reason")?,
+        ControlKind::Approve => wire.proposal_digest = fields.optional_text("proposal_digest")?,
+        ControlKind::Reject => {
+            wire.proposal_digest = fields.optional_text("proposal_digest")?;
+            wire.reason = fields.optional_text("reason")?;
+        }
+        ControlKind::Clarify => {
+            wire.answer = fields.json("answer");
+            wire.step = fields.whole("step")?;
+        }
+        ControlKind::ResolveEffect | ControlKind::Unrecognized => {
+            wire.effect_key = fields.optional_text("effect_key")?;
+            wire.outcome = match fields.text("outcome")?.as_str() {
+                "committed" => Some(ResolvedOutcome::Committed),
+                "rejected" => Some(ResolvedOutcome::Rejected),
+                _ => return Err(malformed("outcome", "must be committed or rejected")),
+            };
+            wire.evidence = fields.optional_text("evidence")?;
+            if wire.outcome == Some(ResolvedOutcome::Committed) {
+                wire.effect_id = fields.optional_text("effect_id")?;
+                wire.body_digest = fields.optional_text("body_digest")?;
+                wire.output = fields.json("output");
+            } else {
+                let class = fields.optional_text("error_class")?.map(|class| serde_json::from_value(class.into()));
+                wire.error_class =
+                    class.transpose().map_err(|_| malformed("error_class", "must be a class of error"))?;
+                wire.message = fields.optional_text("message")?;
+            }
         }
     }
     fields.finish()?;
@@ -102,13 +117,45 @@ fn from_wire(wire: ControlRequested, record: &Inbound, limits: &Limits) -> Resul
             Control::Cancel { actor: actor(&wire.actor)?, reason }
         }
         ControlKind::ResolveEffect => resolution(&wire, limits)?,
-        ControlKind::Approve => return Err(unsupported("kind", "approve")),
-        ControlKind::Reject => return Err(unsupported("kind", "reject")),
-        ControlKind::Clarify => return Err(unsupported("kind", "clarify")),
+        ControlKind::Approve => {
+            Control::Approve { actor: actor(&wire.actor)?, proposal_digest: proposal_digest(&wire, "approve")? }
+        }
+        ControlKind::Reject => Control::Reject {
+            actor: actor(&wire.actor)?,
+            proposal_digest: proposal_digest(&wire, "reject")?,
+            reason: bounded_text("reason", wire.reason.unwrap_or_default())?,
+        },
+        ControlKind::Clarify => clarification(&wire, limits)?,
         ControlKind::Unrecognized => return Err(unrecognized("kind")),
     };
     let invocation_id = identify(record, wire.invocation_id.as_deref())?;
     Ok(ControlRecord { tenant: Tenant(name("tenant", &wire.tenant)?), invocation_id, control })
+}
+
+fn proposal_digest(wire: &ControlRequested, kind: &str) -> Result<Digest, Rejection> {
+    let text = wire.proposal_digest.as_deref().unwrap_or_default();
+    let message = format!("is required for `{kind}`, as the 64 hexadecimal digits of the proposal's `digest`");
+    Digest::from_hex(text).ok_or_else(|| malformed("proposal_digest", &message))
+}
+
+fn clarification(wire: &ControlRequested, limits: &Limits) -> Result<Control, Rejection> {
+    let answer = wire.answer.as_ref().map(|answer| answer.value("answer", limits.outside())).transpose()?;
+    let answer = answer.filter(|answer| !answer.is_null());
+    let answer = answer.ok_or_else(|| malformed("answer", "is required for `clarify`, as text or JSON"))?;
+    let bytes = answer.to_string().len();
+    if bytes > MAX_ANSWER_BYTES {
+        let message = format!("{bytes} bytes are more than the limit of {MAX_ANSWER_BYTES}");
+        return Err(Rejection::new(DeadLetterCode::InvalidRequest, "answer", message));
+    }
+    let step = |step: i64| u32::try_from(step).ok().filter(|step| *step > 0).map(Step);
+    let step = match wire.step {
+        None => None,
+        Some(given) => {
+            let message = "must be the `step` of the terminal event that holds the question";
+            Some(step(given).ok_or_else(|| malformed("step", message))?)
+        }
+    };
+    Ok(Control::Clarify { actor: actor(&wire.actor)?, answer, step })
 }
 
 fn resolution(wire: &ControlRequested, limits: &Limits) -> Result<Control, Rejection> {
@@ -180,6 +227,7 @@ fn blank(kind: ControlKind, tenant: String, actor: String) -> ControlRequested {
         reason: None,
         proposal_digest: None,
         answer: None,
+        step: None,
         effect_key: None,
         outcome: None,
         effect_id: None,
@@ -197,6 +245,23 @@ fn to_wire(record: &ControlRecord, limits: &Limits) -> Result<ControlRequested, 
         Control::Cancel { actor, reason } => {
             let mut wire = blank(ControlKind::Cancel, tenant, actor.0.clone());
             wire.reason = Some(reason.clone());
+            wire
+        }
+        Control::Approve { actor, proposal_digest } => {
+            let mut wire = blank(ControlKind::Approve, tenant, actor.0.clone());
+            wire.proposal_digest = Some(proposal_digest.to_string());
+            wire
+        }
+        Control::Reject { actor, proposal_digest, reason } => {
+            let mut wire = blank(ControlKind::Reject, tenant, actor.0.clone());
+            wire.proposal_digest = Some(proposal_digest.to_string());
+            wire.reason = Some(reason.clone());
+            wire
+        }
+        Control::Clarify { actor, answer, step } => {
+            let mut wire = blank(ControlKind::Clarify, tenant, actor.0.clone());
+            wire.answer = Some(Json::of("answer", answer, limits.outside())?);
+            wire.step = step.map(|step| i64::from(step.0));
             wire
         }
         Control::ResolveEffect { actor, effect_key, outcome, evidence } => {

@@ -4,7 +4,7 @@ use protocol as p;
 use serde::{Deserialize, Serialize};
 
 use super::Mapped;
-use super::parts::{EffectSummary, Spent, scoped, with_scope};
+use super::parts::{EffectSummary, Proposal, Spent, scoped, with_scope};
 use super::scalars::{Count, Hex, Id, Json, Time};
 use super::symbols;
 use crate::{EncodeError, Limits, Rejection};
@@ -16,6 +16,8 @@ scoped!(RunEnded {
     reason: symbols::TerminalReason,
     resumable: bool,
     answer: Option<Json>,
+    proposal: Option<Proposal>,
+    question: Option<String>,
     detail: String,
     effects: Vec<EffectSummary>,
     effects_unresolved: bool,
@@ -36,6 +38,8 @@ impl Mapped for p::RunEnded {
             reason: self.reason.into(),
             resumable: self.resumable,
             answer: answer.map(|answer| Json::of("answer", answer, limits.field())).transpose()?,
+            proposal: self.proposal.as_ref().map(|proposal| Proposal::of(proposal, limits)).transpose()?,
+            question: self.question.clone(),
             detail: self.detail.clone(),
             effects: self.effects.iter().map(EffectSummary::from).collect(),
             effects_unresolved: self.effects_unresolved,
@@ -54,6 +58,8 @@ impl Mapped for p::RunEnded {
             reason: wire.reason.core("reason")?,
             resumable: wire.resumable,
             answer: wire.answer.map(|answer| answer.value("answer", limits.field())).transpose()?,
+            proposal: wire.proposal.map(|proposal| proposal.core(limits)).transpose()?,
+            question: wire.question,
             detail: wire.detail,
             effects: wire.effects.into_iter().map(EffectSummary::core).collect::<Result<_, _>>()?,
             effects_unresolved: wire.effects_unresolved,

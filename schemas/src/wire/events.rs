@@ -35,7 +35,7 @@ impl Event {
     }
 
     fn core(self, limits: &Limits) -> Result<p::Event, Rejection> {
-        self.r#type.supported("events[].type")?;
+        self.r#type.known("events[].type")?;
         let fact: p::Fact = self.body.structure("events[].body", limits.envelope())?;
         if EventType::of(&fact) != self.r#type {
             return Err(Rejection::new(DeadLetterCode::Malformed, "events[].type", "is not the type of `body`"));

@@ -21,7 +21,7 @@ use crate::{EncodeError, Limits, Rejection};
 pub use dead_letter::{DeadLettered, Header};
 pub use request::{BudgetRequested, ControlRequested, InvocationRequested};
 pub use scalars::{Bytes, Json, Time, bounded, json_rejection};
-pub use symbols::{ControlKind, ErrorClass, LetterCode, ResolvedOutcome, unrecognized, unsupported};
+pub use symbols::{ControlKind, ErrorClass, LetterCode, ResolvedOutcome, unrecognized};
 
 /// A message of the protocol and its record on the wire.
 pub trait Mapped: Sized {

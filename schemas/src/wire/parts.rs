@@ -3,9 +3,9 @@
 use protocol as p;
 use serde::{Deserialize, Serialize};
 
-use super::scalars::{Count, Hex, Time};
+use super::scalars::{Count, Hex, Id, Json, Time};
 use super::symbols;
-use crate::{DeadLetterCode, Rejection};
+use crate::{DeadLetterCode, EncodeError, Limits, Rejection};
 
 /// What every internal message begins with, as the flat fields of its record.
 macro_rules! scoped {
@@ -254,6 +254,85 @@ impl EffectSummary {
             status: self.status.core("effects[].status")?,
             receipt: self.receipt.map(p::Receipt::from),
             not_applied_at: self.not_applied_at.map(|time| time.0),
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalReason {
+    pub path: String,
+    pub policy: String,
+    pub message: String,
+}
+
+impl From<&p::ApprovalReason> for ApprovalReason {
+    fn from(reason: &p::ApprovalReason) -> Self {
+        let p::ApprovalReason { path, policy, message } = reason.clone();
+        Self { path, policy, message }
+    }
+}
+
+impl From<ApprovalReason> for p::ApprovalReason {
+    fn from(reason: ApprovalReason) -> Self {
+        let ApprovalReason { path, policy, message } = reason;
+        Self { path, policy, message }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GatedCall {
+    pub call_id: Id,
+    pub tool: p::ToolName,
+    pub arguments: Json,
+    pub effect_key: Option<p::EffectKey>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    pub digest: Hex,
+    pub calls: Vec<GatedCall>,
+    pub reasons: Vec<ApprovalReason>,
+    pub expires_at: Time,
+    pub four_eyes: bool,
+    pub policy_digest: Hex,
+}
+
+impl Proposal {
+    pub fn of(proposal: &p::Proposal, limits: &Limits) -> Result<Self, EncodeError> {
+        let call = |call: &p::GatedCall| {
+            Ok(GatedCall {
+                call_id: Id(call.call_id.0),
+                tool: call.tool.clone(),
+                arguments: Json::of("proposal.calls[].arguments", &call.arguments, limits.field())?,
+                effect_key: call.effect_key.clone(),
+            })
+        };
+        Ok(Self {
+            digest: Hex(proposal.digest),
+            calls: proposal.calls.iter().map(call).collect::<Result<_, _>>()?,
+            reasons: proposal.reasons.iter().map(ApprovalReason::from).collect(),
+            expires_at: Time(proposal.expires_at),
+            four_eyes: proposal.four_eyes,
+            policy_digest: Hex(proposal.policy_digest),
+        })
+    }
+
+    pub fn core(self, limits: &Limits) -> Result<p::Proposal, Rejection> {
+        let call = |call: GatedCall| {
+            Ok(p::GatedCall {
+                call_id: p::CallId(call.call_id.0),
+                tool: call.tool,
+                arguments: call.arguments.value("proposal.calls[].arguments", limits.field())?,
+                effect_key: call.effect_key,
+            })
+        };
+        Ok(p::Proposal {
+            digest: self.digest.0,
+            calls: self.calls.into_iter().map(call).collect::<Result<_, _>>()?,
+            reasons: self.reasons.into_iter().map(p::ApprovalReason::from).collect(),
+            expires_at: self.expires_at.0,
+            four_eyes: self.four_eyes,
+            policy_digest: self.policy_digest.0,
         })
     }
 }

@@ -43,6 +43,7 @@ pub struct ControlRequested {
     pub reason: Option<String>,
     pub proposal_digest: Option<String>,
     pub answer: Option<Json>,
+    pub step: Option<i64>,
     pub effect_key: Option<String>,
     pub outcome: Option<ResolvedOutcome>,
     pub effect_id: Option<String>,

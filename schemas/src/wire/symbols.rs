@@ -1,5 +1,5 @@
-//! The closed vocabularies as Avro enums. Each has the whole vocabulary, what the core does not do yet included, and
-//! a last symbol that stands for one newer than this build: both are dead-lettered as `unsupported`, never guessed at.
+//! The closed vocabularies as Avro enums. Each has the whole vocabulary, and a last symbol that stands for one newer than
+//! this build, which is dead-lettered as `unsupported`, never guessed at.
 
 use protocol as p;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,8 @@ mirrored!(FindingCode of p::FindingCode {
 
 mirrored!(LetterCode of DeadLetterCode {
     Malformed, Oversize, TooDeep, UnknownVersion, Unsupported, TenantMismatch, KeyMismatch, InvalidRequest,
-    ExpiredRequest, RequestConflict, UnknownInvocation, QuotaExceeded, RetriesExhausted,
+    ExpiredRequest, RequestConflict, UnknownInvocation, QuotaExceeded, NothingWaits, WrongProposal, ApprovalExpired,
+    SelfApproval, WrongQuestion, RepeatedAnswer, RetriesExhausted,
 });
 
 symbols!(
@@ -115,6 +116,11 @@ impl EventType {
             p::Fact::Admitted(_) => Self::Admitted,
             p::Fact::TurnPlanned(_) => Self::TurnPlanned,
             p::Fact::DecisionRejected { .. } => Self::DecisionRejected,
+            p::Fact::ApprovalRequested(_) => Self::ApprovalRequested,
+            p::Fact::ApprovalGranted { .. } => Self::ApprovalGranted,
+            p::Fact::ApprovalRefused { .. } => Self::ApprovalRefused,
+            p::Fact::ClarificationRequested { .. } => Self::ClarificationRequested,
+            p::Fact::ClarificationGiven { .. } => Self::ClarificationGiven,
             p::Fact::WaveReleased { .. } => Self::WaveReleased,
             p::Fact::CallReleased { .. } => Self::CallReleased,
             p::Fact::CallClaimed { .. } => Self::CallClaimed,
@@ -133,34 +139,9 @@ impl EventType {
         }
     }
 
-    /// Refuses an event that the core has no behaviour for, before its body is read.
-    pub fn supported(self, field: &str) -> Result<(), Rejection> {
-        match self {
-            Self::Admitted
-            | Self::TurnPlanned
-            | Self::DecisionRejected
-            | Self::WaveReleased
-            | Self::CallReleased
-            | Self::CallClaimed
-            | Self::AttemptFailed
-            | Self::CallSettled
-            | Self::EffectUnknown
-            | Self::ProbeRequested
-            | Self::EffectResolved
-            | Self::EffectConflict
-            | Self::TurnReissued
-            | Self::TurnCommitted
-            | Self::CancelRequested
-            | Self::ReconciliationRequired
-            | Self::Ended
-            | Self::EffectSettledLate => Ok(()),
-            Self::ApprovalRequested => Err(unsupported(field, "approval_requested")),
-            Self::ApprovalGranted => Err(unsupported(field, "approval_granted")),
-            Self::ApprovalRefused => Err(unsupported(field, "approval_refused")),
-            Self::ClarificationRequested => Err(unsupported(field, "clarification_requested")),
-            Self::ClarificationGiven => Err(unsupported(field, "clarification_given")),
-            Self::Unrecognized => Err(unrecognized(field)),
-        }
+    /// Refuses an event newer than this build, before its body is read.
+    pub fn known(self, field: &str) -> Result<(), Rejection> {
+        if self == Self::Unrecognized { Err(unrecognized(field)) } else { Ok(()) }
     }
 }
 
@@ -169,24 +150,16 @@ impl DecisionKind {
         match decision {
             p::AcceptedDecision::Final { .. } => Self::Final,
             p::AcceptedDecision::ToolCalls { .. } => Self::ToolCalls,
+            p::AcceptedDecision::RequestApproval { .. } => Self::RequestApproval,
+            p::AcceptedDecision::Clarification { .. } => Self::Clarification,
             p::AcceptedDecision::CannotContinue { .. } => Self::CannotContinue,
         }
     }
 
-    /// Refuses a kind that the core cannot accept yet.
-    pub fn supported(self, field: &str) -> Result<(), Rejection> {
-        match self {
-            Self::Final | Self::ToolCalls | Self::CannotContinue => Ok(()),
-            Self::RequestApproval => Err(unsupported(field, "request_approval")),
-            Self::Clarification => Err(unsupported(field, "clarification")),
-            Self::Unrecognized => Err(unrecognized(field)),
-        }
+    /// Refuses a kind newer than this build, before the decision is read.
+    pub fn known(self, field: &str) -> Result<(), Rejection> {
+        if self == Self::Unrecognized { Err(unrecognized(field)) } else { Ok(()) }
     }
-}
-
-/// A known symbol whose behaviour this build does not have.
-pub fn unsupported(field: &str, symbol: &str) -> Rejection {
-    Rejection::new(DeadLetterCode::Unsupported, field, format!("`{symbol}` is not supported by this version"))
 }
 
 /// A symbol this build does not know.

@@ -4,9 +4,9 @@ use protocol as p;
 use serde::{Deserialize, Serialize};
 
 use super::Mapped;
-use super::parts::{Budget, Finding, ModelEvidence, PlanMark, Spent, needed, scoped, with_scope};
+use super::parts::{ApprovalReason, Budget, Finding, ModelEvidence, PlanMark, Spent, needed, scoped, with_scope};
 use super::scalars::{Count, Hex, Id, Json, Time};
-use super::symbols::{self, DecisionKind, VerdictKind, unrecognized, unsupported};
+use super::symbols::{self, DecisionKind, VerdictKind, unrecognized};
 use crate::{EncodeError, Limits, Rejection};
 
 scoped!(TurnReady {
@@ -116,6 +116,9 @@ scoped!(Verdict {
     kind: VerdictKind,
     decision_kind: Option<DecisionKind>,
     decision: Option<Json>,
+    reasons: Vec<ApprovalReason>,
+    four_eyes: bool,
+    ttl_ms: Option<Count>,
     findings: Vec<Finding>,
     evidence: Option<ModelEvidence>,
     message: Option<String>,
@@ -131,6 +134,9 @@ impl Mapped for p::Verdict {
             kind: VerdictKind::Accepted,
             decision_kind: None,
             decision: None,
+            reasons: Vec::new(),
+            four_eyes: false,
+            ttl_ms: None,
             findings: Vec::new(),
             evidence: None,
             message: None,
@@ -141,6 +147,15 @@ impl Mapped for p::Verdict {
             p::Judgement::Accepted { decision, evidence } => {
                 wire.decision_kind = Some(DecisionKind::of(decision));
                 wire.decision = Some(Json::of_structure("decision", decision, limits.envelope())?);
+                wire.evidence = Some(evidence.into());
+            }
+            p::Judgement::ApprovalRequired { decision, reasons, four_eyes, ttl_ms, evidence } => {
+                wire.kind = VerdictKind::ApprovalRequired;
+                wire.decision_kind = Some(DecisionKind::of(decision));
+                wire.decision = Some(Json::of_structure("decision", decision, limits.envelope())?);
+                wire.reasons = reasons.iter().map(ApprovalReason::from).collect();
+                wire.four_eyes = *four_eyes;
+                wire.ttl_ms = ttl_ms.map(Count);
                 wire.evidence = Some(evidence.into());
             }
             p::Judgement::Rejected { findings, evidence } => {
@@ -160,16 +175,16 @@ impl Mapped for p::Verdict {
         let scope = wire.scope();
         let judgement = match wire.kind {
             VerdictKind::Accepted => {
-                let kind = needed(wire.decision_kind, "decision_kind", "accepted")?;
-                kind.supported("decision_kind")?;
-                let decision = needed(wire.decision, "decision", "accepted")?;
-                let decision: p::AcceptedDecision = decision.structure("decision", limits.envelope())?;
-                if DecisionKind::of(&decision) != kind {
-                    let message = "is not the kind of `decision`";
-                    return Err(Rejection::new(crate::DeadLetterCode::Malformed, "decision_kind", message));
-                }
+                let decision = decision(wire.decision_kind, wire.decision, "accepted", limits)?;
                 p::Judgement::Accepted { decision, evidence: needed(wire.evidence, "evidence", "accepted")?.into() }
             }
+            VerdictKind::ApprovalRequired => p::Judgement::ApprovalRequired {
+                decision: decision(wire.decision_kind, wire.decision, "approval_required", limits)?,
+                reasons: reasons(wire.reasons)?,
+                four_eyes: wire.four_eyes,
+                ttl_ms: wire.ttl_ms.map(|count| count.0),
+                evidence: needed(wire.evidence, "evidence", "approval_required")?.into(),
+            },
             VerdictKind::Rejected => p::Judgement::Rejected {
                 findings: wire.findings.into_iter().map(Finding::core).collect::<Result<_, _>>()?,
                 evidence: needed(wire.evidence, "evidence", "rejected")?.into(),
@@ -177,7 +192,6 @@ impl Mapped for p::Verdict {
             VerdictKind::DecisionFailed => {
                 p::Judgement::DecisionFailed { message: needed(wire.message, "message", "decision_failed")? }
             }
-            VerdictKind::ApprovalRequired => return Err(unsupported("kind", "approval_required")),
             VerdictKind::Unrecognized => return Err(unrecognized("kind")),
         };
         Ok(Self { scope, judgement, registry_digest: wire.registry_digest.0, policy_digest: wire.policy_digest.0 })
@@ -186,4 +200,31 @@ impl Mapped for p::Verdict {
     fn invocation_id(&self) -> p::InvocationId {
         self.scope.invocation_id
     }
+}
+
+/// The decision that a verdict accepts or gates.
+fn decision(
+    kind: Option<DecisionKind>,
+    decision: Option<Json>,
+    verdict: &str,
+    limits: &Limits,
+) -> Result<p::AcceptedDecision, Rejection> {
+    let kind = needed(kind, "decision_kind", verdict)?;
+    kind.known("decision_kind")?;
+    let decision = needed(decision, "decision", verdict)?;
+    let decision: p::AcceptedDecision = decision.structure("decision", limits.envelope())?;
+    if DecisionKind::of(&decision) != kind {
+        let message = "is not the kind of `decision`";
+        return Err(Rejection::new(crate::DeadLetterCode::Malformed, "decision_kind", message));
+    }
+    Ok(decision)
+}
+
+/// Why a batch is gated: at least one reason, since a refusal is told to the calls that the reasons name.
+fn reasons(reasons: Vec<ApprovalReason>) -> Result<Vec<p::ApprovalReason>, Rejection> {
+    if reasons.is_empty() {
+        let message = "is required for `approval_required`";
+        return Err(Rejection::new(crate::DeadLetterCode::Malformed, "reasons", message));
+    }
+    Ok(reasons.into_iter().map(p::ApprovalReason::from).collect())
 }

@@ -5,7 +5,7 @@ use protocol::*;
 use super::Dice;
 
 /// How many kinds of fact [`Dice::fact`] makes: all of them.
-pub const FACTS: usize = 18;
+pub const FACTS: usize = 23;
 
 impl Dice {
     pub fn dispatched_effect(&mut self) -> DispatchedEffect {
@@ -39,20 +39,31 @@ impl Dice {
     }
 
     pub fn decision(&mut self) -> AcceptedDecision {
-        match self.below(3) {
+        match self.below(5) {
             0 => AcceptedDecision::Final { answer: self.json(3) },
             1 => AcceptedDecision::CannotContinue { reason: self.text() },
-            _ => AcceptedDecision::ToolCalls {
-                calls: self.list(3, |dice| AcceptedCall {
-                    call: ProposedCall {
-                        provider_call_id: dice.text(),
-                        tool: ToolName(dice.name()),
-                        arguments: dice.object(),
-                    },
-                    contract: dice.contract(),
-                }),
-            },
+            2 => AcceptedDecision::Clarification { question: self.text() },
+            3 => AcceptedDecision::RequestApproval { calls: self.calls() },
+            _ => AcceptedDecision::ToolCalls { calls: self.calls() },
         }
+    }
+
+    fn calls(&mut self) -> Vec<AcceptedCall> {
+        self.list(3, |dice| AcceptedCall {
+            call: ProposedCall { provider_call_id: dice.text(), tool: ToolName(dice.name()), arguments: dice.object() },
+            contract: dice.contract(),
+        })
+    }
+
+    pub fn reason(&mut self) -> ApprovalReason {
+        let position = self.below(4);
+        ApprovalReason { path: format!("calls[{position}]"), policy: self.name(), message: self.text() }
+    }
+
+    pub fn reasons(&mut self) -> Vec<ApprovalReason> {
+        let mut reasons = self.list(2, Self::reason);
+        reasons.push(self.reason());
+        reasons
     }
 
     fn plan(&mut self) -> Plan {
@@ -180,6 +191,31 @@ impl Dice {
                 answer: self.maybe(Self::json_not_null),
                 detail: self.text(),
             },
+            17 => Fact::ApprovalRequested(Box::new(ApprovalRequested {
+                segment: Segment(self.small()),
+                round,
+                plan: self.plan(),
+                mark: self.mark(),
+                proposal_digest: self.digest(),
+                reasons: self.reasons(),
+                expires_at: self.time(),
+                four_eyes: self.flag(),
+                evidence: self.evidence(),
+                registry_digest: self.digest(),
+                policy_digest: self.digest(),
+            })),
+            18 => Fact::ApprovalGranted { proposal_digest: self.digest(), actor: Actor(self.name()) },
+            19 => Fact::ApprovalRefused {
+                proposal_digest: self.digest(),
+                actor: self.maybe(|dice| Actor(dice.name())),
+                why: self.pick(&[RefusalReason::Refused, RefusalReason::Expired]),
+                detail: self.text(),
+            },
+            20 => {
+                let (segment, question) = (Segment(self.small()), self.text());
+                Fact::ClarificationRequested { segment, round, question, evidence: self.evidence() }
+            }
+            21 => Fact::ClarificationGiven { actor: Actor(self.name()), answer: self.json(3) },
             _ => {
                 let (effect_key, outcome) = (self.key(), self.effect_outcome());
                 Fact::EffectSettledLate { call_id, effect_key, outcome, by: self.resolved_by() }

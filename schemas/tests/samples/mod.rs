@@ -216,9 +216,16 @@ impl Dice {
     }
 
     pub fn verdict(&mut self) -> Verdict {
-        let judgement = match self.below(3) {
+        let judgement = match self.below(4) {
             0 => Judgement::Accepted { decision: self.decision(), evidence: self.evidence() },
             1 => Judgement::Rejected { findings: self.list(3, Self::finding), evidence: self.evidence() },
+            2 => Judgement::ApprovalRequired {
+                decision: self.decision(),
+                reasons: self.reasons(),
+                four_eyes: self.flag(),
+                ttl_ms: self.maybe(Self::count),
+                evidence: self.evidence(),
+            },
             _ => Judgement::DecisionFailed { message: self.text() },
         };
         Verdict { scope: self.scope(), judgement, registry_digest: self.digest(), policy_digest: self.digest() }
@@ -297,6 +304,8 @@ impl Dice {
             reason: self.pick(&TerminalReason::ALL),
             resumable: self.flag(),
             answer: self.maybe(Self::json_not_null),
+            proposal: self.maybe(Self::proposal),
+            question: self.maybe(Self::text),
             detail: self.text(),
             effects: self.list(2, |dice| EffectSummary {
                 key: EffectKey(dice.digest().to_string()),
@@ -310,6 +319,22 @@ impl Dice {
             spent: self.spent(),
             requested_at: self.time(),
             ended_at: self.time(),
+        }
+    }
+
+    pub fn proposal(&mut self) -> Proposal {
+        Proposal {
+            digest: self.digest(),
+            calls: self.list(2, |dice| GatedCall {
+                call_id: CallId(dice.uuid()),
+                tool: ToolName(dice.name()),
+                arguments: dice.object(),
+                effect_key: dice.maybe(|dice| EffectKey(dice.digest().to_string())),
+            }),
+            reasons: self.reasons(),
+            expires_at: self.time(),
+            four_eyes: self.flag(),
+            policy_digest: self.digest(),
         }
     }
 
@@ -355,9 +380,15 @@ impl Dice {
 
     pub fn control(&mut self) -> ControlRecord {
         let actor = Actor(self.name());
-        let control = match self.flag() {
-            true => Control::Cancel { actor, reason: self.text() },
-            false => {
+        let control = match self.below(5) {
+            0 => Control::Cancel { actor, reason: self.text() },
+            1 => Control::Approve { actor, proposal_digest: self.digest() },
+            2 => Control::Reject { actor, proposal_digest: self.digest(), reason: self.text() },
+            3 => {
+                let step = self.maybe(|dice| Step(dice.small().max(1)));
+                Control::Clarify { actor, answer: self.json_not_null(), step }
+            }
+            _ => {
                 let mut outcome = self.effect_outcome();
                 if let EffectOutcome::Committed { receipt: Some(receipt), .. } = &mut outcome {
                     receipt.effect_id = self.name();

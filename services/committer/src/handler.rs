@@ -146,6 +146,39 @@ fn rejection(input: &Input, refusal: &Refusal) -> Option<Rejection> {
         (Input::Control(_), Refusal::Ignored(Ignored::UnknownInvocation)) => {
             reject(DeadLetterCode::UnknownInvocation, "invocation_id", "no such invocation")
         }
+        (Input::Control(_), Refusal::Ignored(Ignored::NoApprovalWaiting)) => reject(
+            DeadLetterCode::NothingWaits,
+            "proposal_digest",
+            "no proposal of this run waits: it was answered before, it has expired, or the run has ended",
+        ),
+        (Input::Control(_), Refusal::Ignored(Ignored::WrongProposal)) => reject(
+            DeadLetterCode::WrongProposal,
+            "proposal_digest",
+            "another proposal waits; answer the one of the run's newest terminal event",
+        ),
+        (Input::Control(_), Refusal::Ignored(Ignored::ApprovalExpired)) => reject(
+            DeadLetterCode::ApprovalExpired,
+            "proposal_digest",
+            "the proposal has expired; what the model proposes next is a new one",
+        ),
+        (Input::Control(_), Refusal::Ignored(Ignored::SelfApproval)) => {
+            reject(DeadLetterCode::SelfApproval, "actor", "policy wants another approver than the run's own actor")
+        }
+        (Input::Control(_), Refusal::Ignored(Ignored::NoQuestionWaiting)) => reject(
+            DeadLetterCode::NothingWaits,
+            "answer",
+            "no question of this run waits: it was answered before, or the run has ended",
+        ),
+        (Input::Control(_), Refusal::Ignored(Ignored::WrongQuestion)) => reject(
+            DeadLetterCode::WrongQuestion,
+            "step",
+            "the question of another step waits; name the step of the run's newest terminal event",
+        ),
+        (Input::Control(_), Refusal::Ignored(Ignored::RepeatedAnswer)) => reject(
+            DeadLetterCode::RepeatedAnswer,
+            "step",
+            "the same answer was given before; to give it again, name the step whose question it answers",
+        ),
         (_, Refusal::OverQuota) => reject(
             DeadLetterCode::QuotaExceeded,
             "invocation_id",

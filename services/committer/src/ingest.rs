@@ -93,6 +93,9 @@ impl Ingest {
         prove(ingress, &control.tenant, record)?;
         let kind = match &control.control {
             Control::Cancel { .. } => ControlKind::Cancel,
+            Control::Approve { .. } => ControlKind::Approve,
+            Control::Reject { .. } => ControlKind::Reject,
+            Control::Clarify { .. } => ControlKind::Clarify,
             Control::ResolveEffect { .. } => ControlKind::ResolveEffect,
         };
         if !ingress.may_carry(kind) {

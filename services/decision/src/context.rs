@@ -3,8 +3,8 @@
 
 use chassis::registry::{Agent, Registry};
 use protocol::{
-    AcceptedDecision, CallResult, Digest, EffectStatus, ErrorClass, Event, Fact, Finding, Round, Step, ToolName,
-    TurnCommitted, TurnReady, TurnResult, canonical_digest,
+    AcceptedCall, AcceptedDecision, CallResult, Digest, EffectStatus, ErrorClass, Event, Fact, Finding, Round, Step,
+    ToolName, TurnCommitted, TurnReady, TurnResult, canonical_digest,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -166,15 +166,21 @@ fn past_turn(step: Step, committed: &TurnCommitted) -> PastTurn {
     let decision = match &committed.decision {
         AcceptedDecision::Final { answer } => json!({"kind": "final", "answer": answer}),
         AcceptedDecision::CannotContinue { reason } => json!({"kind": "cannot_continue", "reason": reason}),
-        AcceptedDecision::ToolCalls { calls } => {
-            let calls = calls.iter().map(|accepted| {
-                let call = &accepted.call;
-                json!({"call_id": call.provider_call_id, "tool_name": call.tool, "arguments": call.arguments})
-            });
-            json!({"kind": "tool_calls", "calls": calls.collect::<Vec<_>>()})
+        AcceptedDecision::ToolCalls { calls } => json!({"kind": "tool_calls", "calls": past_calls(calls)}),
+        AcceptedDecision::RequestApproval { calls } => {
+            json!({"kind": "request_approval", "calls": past_calls(calls)})
         }
+        AcceptedDecision::Clarification { question } => json!({"kind": "clarification", "question": question}),
     };
     PastTurn { step, decision, results: committed.results.iter().map(past_result).collect() }
+}
+
+fn past_calls(calls: &[AcceptedCall]) -> Vec<Value> {
+    let calls = calls.iter().map(|accepted| {
+        let call = &accepted.call;
+        json!({"call_id": call.provider_call_id, "tool_name": call.tool, "arguments": call.arguments})
+    });
+    calls.collect()
 }
 
 fn past_result(result: &TurnResult) -> PastResult {

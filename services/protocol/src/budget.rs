@@ -116,6 +116,8 @@ pub struct Timing {
     pub call_slack_ms: u64,
     /// How often a call that nobody started is released again before it ends `unavailable`.
     pub max_rereleases: u32,
+    /// How long a proposal may wait for its approval, where the policy that gates it says nothing.
+    pub approval_ttl_ms: u64,
     /// How long a cancelled run waits for what is in flight.
     pub cancel_grace_ms: u64,
 }
@@ -128,6 +130,7 @@ impl Default for Timing {
             max_reissues: 3,
             call_slack_ms: 5_000,
             max_rereleases: 5,
+            approval_ttl_ms: 24 * 60 * 60 * 1_000,
             cancel_grace_ms: 10_000,
         }
     }

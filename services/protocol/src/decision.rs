@@ -31,9 +31,22 @@ pub struct ProposedCall {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum AcceptedDecision {
-    Final { answer: Value },
-    ToolCalls { calls: Vec<AcceptedCall> },
-    CannotContinue { reason: String },
+    Final {
+        answer: Value,
+    },
+    ToolCalls {
+        calls: Vec<AcceptedCall>,
+    },
+    /// Validated like `tool_calls`; runs only if a person approves exactly these calls.
+    RequestApproval {
+        calls: Vec<AcceptedCall>,
+    },
+    Clarification {
+        question: String,
+    },
+    CannotContinue {
+        reason: String,
+    },
 }
 
 /// A call that passed validation.

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    AcceptedDecision, Actor, AgentName, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId, CallOutcome,
-    Digest, EffectKey, EffectOutcome, EffectStatus, Finding, InvocationId, ModelEvidence, Plan, PlanMark, Probe,
-    Request, ResolvedBy, Round, Segment, Spent, Step, TerminalReason, Timestamp, Timing, ToolName, Version,
+    AcceptedDecision, Actor, AgentName, ApprovalRequested, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId,
+    CallOutcome, Digest, EffectKey, EffectOutcome, EffectStatus, Finding, InvocationId, ModelEvidence, Plan, PlanMark,
+    Probe, RefusalReason, Request, ResolvedBy, Round, Segment, Spent, Step, TerminalReason, Timestamp, Timing,
+    ToolName, Version,
 };
 
 /// One committed fact.
@@ -34,6 +35,31 @@ pub enum Fact {
         findings: Vec<Finding>,
         evidence: ModelEvidence,
         repair: bool,
+    },
+    /// The segment ends; the run waits for a person.
+    ApprovalRequested(Box<ApprovalRequested>),
+    /// Consumes the approval: exactly this proposal is planned by the same commit.
+    ApprovalGranted {
+        proposal_digest: Digest,
+        actor: Actor,
+    },
+    /// Nobody is named where it expired.
+    ApprovalRefused {
+        proposal_digest: Digest,
+        actor: Option<Actor>,
+        why: RefusalReason,
+        detail: String,
+    },
+    /// The segment ends; the run waits for an answer.
+    ClarificationRequested {
+        segment: Segment,
+        round: Round,
+        question: String,
+        evidence: ModelEvidence,
+    },
+    ClarificationGiven {
+        actor: Actor,
+        answer: Value,
     },
     WaveReleased {
         wave: u32,
@@ -124,6 +150,11 @@ impl Fact {
             Self::Admitted(_) => "admitted",
             Self::TurnPlanned(_) => "turn_planned",
             Self::DecisionRejected { .. } => "decision_rejected",
+            Self::ApprovalRequested(_) => "approval_requested",
+            Self::ApprovalGranted { .. } => "approval_granted",
+            Self::ApprovalRefused { .. } => "approval_refused",
+            Self::ClarificationRequested { .. } => "clarification_requested",
+            Self::ClarificationGiven { .. } => "clarification_given",
             Self::WaveReleased { .. } => "wave_released",
             Self::CallReleased { .. } => "call_released",
             Self::CallClaimed { .. } => "call_claimed",

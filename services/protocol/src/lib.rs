@@ -4,6 +4,7 @@
 //! outbox must carry because of a commit, [`timers`] what must wake the invocation later, and [`needs`] which ledger
 //! entries a decision will look at.
 
+mod approval;
 mod budget;
 mod decision;
 mod effect;
@@ -19,6 +20,7 @@ mod request;
 mod terminal;
 mod tool;
 
+pub use approval::*;
 pub use budget::*;
 pub use decision::*;
 pub use effect::*;

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    AcceptedDecision, Actor, AgentName, Answer, AttemptId, AttemptNumber, AttemptOutcome, Basis, Budget, CallId,
-    Digest, EffectKey, EffectOutcome, EffectSummary, Epoch, Event, EventId, Finding, InvocationId, Probe, Round,
-    Segment, Spent, Step, TaskType, Tenant, TerminalReason, Timestamp, ToolName, Usage, Version,
+    AcceptedDecision, Actor, AgentName, Answer, ApprovalReason, AttemptId, AttemptNumber, AttemptOutcome, Basis,
+    Budget, CallId, Digest, EffectKey, EffectOutcome, EffectSummary, Epoch, Event, EventId, Finding, InvocationId,
+    Probe, Proposal, Round, Segment, Spent, Step, TaskType, Tenant, TerminalReason, Timestamp, ToolName, Usage,
+    Version,
 };
 
 /// What every internal message carries and every answer echoes: whose it is, which turn, and its basis.
@@ -83,9 +84,29 @@ pub struct Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Judgement {
-    Accepted { decision: AcceptedDecision, evidence: ModelEvidence },
-    Rejected { findings: Vec<Finding>, evidence: ModelEvidence },
-    DecisionFailed { message: String },
+    Accepted {
+        decision: AcceptedDecision,
+        evidence: ModelEvidence,
+    },
+    /// Valid and allowed, once a person approves exactly this batch.
+    ApprovalRequired {
+        decision: AcceptedDecision,
+        /// Why, per call; never empty.
+        reasons: Vec<ApprovalReason>,
+        /// The approver must be another than the run's actor (S3).
+        four_eyes: bool,
+        /// How long the proposal may wait; absent: the run's own `approval_ttl_ms`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ttl_ms: Option<u64>,
+        evidence: ModelEvidence,
+    },
+    Rejected {
+        findings: Vec<Finding>,
+        evidence: ModelEvidence,
+    },
+    DecisionFailed {
+        message: String,
+    },
 }
 
 /// `dispatches`: the one instruction.
@@ -159,6 +180,10 @@ pub struct RunEnded {
     /// More segments may follow.
     pub resumable: bool,
     pub answer: Option<Value>,
+    /// What waits for an approval, exactly as it would run.
+    pub proposal: Option<Proposal>,
+    /// What the model asks.
+    pub question: Option<String>,
     /// What led here, for people.
     pub detail: String,
     pub effects: Vec<EffectSummary>,
@@ -199,9 +224,34 @@ pub enum Message {
     EventsCommitted(Box<EventsCommitted>),
 }
 
-/// `controls`: what callers, approvers and operators say. Not every control has behaviour yet.
+/// `controls`: what callers, approvers and operators say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
-    Cancel { actor: Actor, reason: String },
-    ResolveEffect { actor: Actor, effect_key: EffectKey, outcome: EffectOutcome, evidence: String },
+    Cancel {
+        actor: Actor,
+        reason: String,
+    },
+    /// Counts for the proposal with this digest and for no other.
+    Approve {
+        actor: Actor,
+        proposal_digest: Digest,
+    },
+    Reject {
+        actor: Actor,
+        proposal_digest: Digest,
+        reason: String,
+    },
+    Clarify {
+        actor: Actor,
+        answer: Value,
+        /// The step whose question is answered. An answer that names none counts once in a run, so that it never answers
+        /// the next question when it is delivered again.
+        step: Option<Step>,
+    },
+    ResolveEffect {
+        actor: Actor,
+        effect_key: EffectKey,
+        outcome: EffectOutcome,
+        evidence: String,
+    },
 }

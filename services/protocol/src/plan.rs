@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     AcceptedCall, AcceptedDecision, CallId, Digest, DispatchedEffect, EffectKey, EffectKeyRule, Finding, FindingCode,
-    InvocationId, ProposedCall, Round, Step, Tenant, ToolContract, ToolName, canonical, canonical_digest,
+    InvocationId, ProposedCall, Round, Step, Tenant, Timestamp, ToolContract, ToolName, canonical, canonical_digest,
     resources_overlap,
 };
 
@@ -104,8 +104,9 @@ impl Plan {
         AcceptedDecision::ToolCalls { calls: calls.collect() }
     }
 
-    /// The digest of the exact proposal: what an approval names (M23).
-    pub fn proposal_digest(&self, place: PlanPlace<'_>, policy: Digest) -> Digest {
+    /// The digest of the exact proposal: what an approval names (M23). Canonical JSON of `[tenant, invocation_id, step, round,
+    /// policy_digest, expires_at, [[call_id, tool, arguments, effect_key], …]]`; what is not gated does not expire.
+    pub fn proposal_digest(&self, place: PlanPlace<'_>, policy: Digest, expires_at: Option<Timestamp>) -> Digest {
         let calls: Vec<Value> = self
             .calls
             .iter()
@@ -120,6 +121,7 @@ impl Plan {
             place.step,
             place.round,
             policy,
+            expires_at,
             Value::Array(calls)
         ]);
         canonical_digest("proposal", &whole)

@@ -58,7 +58,7 @@ pub(crate) fn index_entry(state: &Invocation) -> Result<IndexEntry, Error> {
         None => (Standing::Open, "awaiting_request", None),
         Some(Phase::Deciding(_)) => (Standing::Open, "deciding", None),
         Some(Phase::Executing(_)) => (Standing::Open, "executing", None),
-        Some(Phase::Suspended(_)) => (Standing::Suspended, "suspended", Some("reconciliation_required")),
+        Some(Phase::Suspended(suspension)) => (Standing::Suspended, "suspended", Some(suspension.reason().as_str())),
         Some(Phase::Cancelling(cancelling)) => (Standing::Open, "cancelling", Some(cancelling.reason.as_str())),
         Some(Phase::Ended(ended)) => match state.has_unresolved_effects() {
             true => (Standing::EndedUnresolved, "ended", Some(ended.reason.as_str())),

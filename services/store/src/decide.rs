@@ -310,7 +310,7 @@ impl Decider {
 
 enum Round {
     Done(Vec<Result<Vec<Event>, Refusal>>, Vec<(Option<OutboxRef>, OutboxEntry)>),
-    /// The commit ends a run: its whole ledger must be at hand.
+    /// The commit ends a segment: its whole ledger must be at hand.
     WholeLedger,
     Conflict,
 }
@@ -332,17 +332,19 @@ pub(crate) fn all_needs(state: &Invocation, inputs: &[Input]) -> BTreeSet<Effect
     inputs.iter().flat_map(|input| needs(state, input).effects).collect()
 }
 
-/// Whether an input is sure to end a run that can take it, so that its whole ledger will be wanted.
+/// Whether an input is sure to end a segment of a run that can take it, so that its whole ledger will be wanted.
 fn ends(input: &Input) -> bool {
     match input {
         Input::Verdict(verdict) => match &verdict.judgement {
             Judgement::Accepted { decision, .. } => !matches!(decision, AcceptedDecision::ToolCalls { .. }),
-            Judgement::DecisionFailed { .. } => true,
+            Judgement::ApprovalRequired { .. } | Judgement::DecisionFailed { .. } => true,
             Judgement::Rejected { .. } => false,
         },
         Input::Control(Control::Cancel { .. }) => true,
         Input::Requested(_)
-        | Input::Control(Control::ResolveEffect { .. })
+        | Input::Control(
+            Control::Approve { .. } | Control::Reject { .. } | Control::Clarify { .. } | Control::ResolveEffect { .. },
+        )
         | Input::CallSettled(_)
         | Input::EffectAnswered(_)
         | Input::ClaimRequested(_)
@@ -355,7 +357,9 @@ fn after_expiry(tombstone: &Tombstone, input: &Input) -> Ignored {
     match input {
         Input::Requested(requested) if requested.digest == tombstone.request_digest => Ignored::Duplicate,
         Input::Requested(_) => Ignored::Conflict,
-        Input::Control(_)
+        Input::Control(Control::Approve { .. } | Control::Reject { .. }) => Ignored::NoApprovalWaiting,
+        Input::Control(Control::Clarify { .. }) => Ignored::NoQuestionWaiting,
+        Input::Control(Control::Cancel { .. } | Control::ResolveEffect { .. })
         | Input::Verdict(_)
         | Input::CallSettled(_)
         | Input::EffectAnswered(_)

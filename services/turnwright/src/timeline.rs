@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use protocol::{
     AcceptedDecision, CallId, CallOutcome, CallResult, EffectOutcome, Event, EventsCommitted, Fact, InvocationId, Plan,
-    Resolution, Version,
+    RefusalReason, Resolution, Version,
 };
 use serde_json::Value;
 
@@ -115,6 +115,27 @@ impl Words {
                 let then = if *repair { "; asked to repair it" } else { "" };
                 format!("{}{then}", clean(&found.join("; "), LONG))
             }
+            Fact::ApprovalRequested(requested) => {
+                let asked = self.plan(&requested.plan);
+                format!("{asked} needs an approval of {}", short(&requested.proposal_digest.to_string()))
+            }
+            Fact::ApprovalGranted { proposal_digest, actor } => {
+                format!("{} approves {}", name(&actor.0), short(&proposal_digest.to_string()))
+            }
+            Fact::ApprovalRefused { proposal_digest, actor, why, detail } => {
+                let proposal = short(&proposal_digest.to_string());
+                match (why, actor) {
+                    (RefusalReason::Expired, _) => format!("{proposal} has expired"),
+                    (RefusalReason::Refused, Some(actor)) => {
+                        format!("{} refuses {proposal}: {}", name(&actor.0), clean(detail, SHORT))
+                    }
+                    (RefusalReason::Refused, None) => format!("{proposal} is refused: {}", clean(detail, SHORT)),
+                }
+            }
+            Fact::ClarificationRequested { question, .. } => format!("the model asks: {}", clean(question, LONG)),
+            Fact::ClarificationGiven { actor, answer } => {
+                format!("{} answers: {}", name(&actor.0), render::value(answer, SHORT))
+            }
             Fact::WaveReleased { wave, calls } => format!("wave {}: {}", wave + 1, self.calls(calls)),
             Fact::CallReleased { call_id, attempt, .. } => format!("{} again, attempt {attempt}", self.call(call_id)),
             Fact::CallClaimed { call_id, attempt, .. } => format!("{} claimed, attempt {attempt}", self.call(call_id)),
@@ -142,7 +163,10 @@ impl Words {
             Fact::TurnReissued { count, .. } => format!("asked again, time {count}"),
             Fact::TurnCommitted(turn) => match &turn.decision {
                 AcceptedDecision::Final { .. } => "a final answer".to_owned(),
-                AcceptedDecision::ToolCalls { .. } => format!("{} results, in order of proposal", turn.results.len()),
+                AcceptedDecision::ToolCalls { .. } | AcceptedDecision::RequestApproval { .. } => {
+                    format!("{} results, in order of proposal", turn.results.len())
+                }
+                AcceptedDecision::Clarification { .. } => "an answer for the model".to_owned(),
                 AcceptedDecision::CannotContinue { reason } => format!("cannot continue: {}", clean(reason, SHORT)),
             },
             Fact::CancelRequested { reason, detail, .. } => format!("{}: {}", reason.as_str(), clean(detail, SHORT)),

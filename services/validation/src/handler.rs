@@ -55,7 +55,10 @@ impl ValidationHandler {
         };
         match (&error, &verdict.judgement) {
             (EncodeError::Unregistered { .. }, _) => Err(Refused::Failed(Failure::Unavailable(error.to_string()))),
-            (EncodeError::Oversize { .. } | EncodeError::TooDeep { .. }, Judgement::Accepted { evidence, .. }) => {
+            (
+                EncodeError::Oversize { .. } | EncodeError::TooDeep { .. },
+                Judgement::Accepted { evidence, .. } | Judgement::ApprovalRequired { evidence, .. },
+            ) => {
                 let message = format!("the decision does not fit the records that carry it: {error}");
                 let findings = vec![Finding::new(FindingCode::TooLarge, "", message)];
                 let judgement = Judgement::Rejected { findings, evidence: evidence.clone() };
@@ -68,6 +71,7 @@ impl ValidationHandler {
     fn count(&self, judgement: &Judgement) {
         let kind = match judgement {
             Judgement::Accepted { .. } => "accepted",
+            Judgement::ApprovalRequired { .. } => "approval_required",
             Judgement::Rejected { findings, .. } => {
                 for finding in findings {
                     self.metrics.count(FINDINGS, &[("code", &code_name(finding.code))]);

@@ -76,8 +76,16 @@ impl Judge {
                 Err(vec![Finding::new(FindingCode::TooLarge, "reason", message)])
             }
             Decision::CannotContinue { reason } => Ok(AcceptedDecision::CannotContinue { reason }),
-            Decision::RequestApproval { .. } => Err(unsupported("request_approval")),
-            Decision::Clarification { .. } => Err(unsupported("clarification")),
+            Decision::RequestApproval { calls } => {
+                let calls = calls::judge(turn, calls, &self.tools, &self.limits)?;
+                Ok(AcceptedDecision::RequestApproval { calls })
+            }
+            Decision::Clarification { question } if question.len() > self.limits.reason_bytes => {
+                let message =
+                    format!("{} bytes are more than the limit of {}", question.len(), self.limits.reason_bytes);
+                Err(vec![Finding::new(FindingCode::TooLarge, "question", message)])
+            }
+            Decision::Clarification { question } => Ok(AcceptedDecision::Clarification { question }),
         }
     }
 
@@ -119,9 +127,4 @@ fn no_decision(body: &str) -> Option<Finding> {
         _ => return None,
     };
     Some(Finding::new(FindingCode::NoDecision, "", message))
-}
-
-fn unsupported(kind: &str) -> Vec<Finding> {
-    let message = format!("`{kind}` is not available here; use tool_calls, final or cannot_continue");
-    vec![Finding::new(FindingCode::Unsupported, "kind", message)]
 }

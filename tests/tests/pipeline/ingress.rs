@@ -1,6 +1,6 @@
-//! What comes in: controls without behaviour, foreign tenants, the same request twice.
+//! What comes in: controls that cannot be acted on, foreign tenants, the same request twice.
 
-use protocol::{Control, EffectKey, EffectOutcome, InvocationId, TerminalReason};
+use protocol::{Control, Digest, EffectKey, EffectOutcome, InvocationId, TerminalReason};
 use schemas::{ControlRecord, DeadLetterCode, Topic};
 use serde_json::json;
 
@@ -19,20 +19,34 @@ fn slow() -> World {
 }
 
 #[test]
-fn a_control_without_behaviour_is_a_typed_dead_letter_and_the_run_goes_on() {
+fn a_control_for_which_nothing_waits_is_a_typed_dead_letter_and_the_run_goes_on() {
     let mut pipeline = pipeline(SLOW_READ, &slow());
     pipeline.request(&request(1));
     pipeline.run_for(1_000);
     let key = id(1).to_string();
-    for kind in ["approve", "reject", "clarify", "dance"] {
-        let value = json!({"kind": kind, "tenant": TENANT, "actor": "ada", "invocation_id": key}).to_string();
-        pipeline.produce(Topic::Controls, &key, value);
+    let digest = Digest::of("none", &[]);
+    for control in [
+        json!({"kind": "approve", "proposal_digest": digest}),
+        json!({"kind": "reject", "proposal_digest": digest}),
+        json!({"kind": "clarify", "answer": "seven"}),
+        json!({"kind": "approve"}),
+        json!({"kind": "dance"}),
+    ] {
+        let mut value = json!({"tenant": TENANT, "actor": "ada", "invocation_id": key});
+        value.as_object_mut().unwrap().extend(control.as_object().unwrap().clone());
+        pipeline.produce(Topic::Controls, &key, value.to_string());
     }
     assert_eq!(ended(&mut pipeline, id(1)).reason, TerminalReason::Completed);
     let letters = pipeline.seen().dead_letters();
     let found: Vec<_> = letters.iter().map(|letter| (letter.rejection.code, letter.rejection.field.as_str())).collect();
-    let unsupported = (DeadLetterCode::Unsupported, "kind");
-    assert_eq!(found, [unsupported, unsupported, unsupported, (DeadLetterCode::Malformed, "kind")]);
+    let expected = [
+        (DeadLetterCode::NothingWaits, "proposal_digest"),
+        (DeadLetterCode::NothingWaits, "proposal_digest"),
+        (DeadLetterCode::NothingWaits, "answer"),
+        (DeadLetterCode::Malformed, "proposal_digest"),
+        (DeadLetterCode::Malformed, "kind"),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

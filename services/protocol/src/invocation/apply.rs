@@ -1,10 +1,13 @@
 //! `apply`: the one transition table. State is a fold of it over the events; nothing else changes an invocation.
 
-use super::{CallState, Cancelling, Claim, Deciding, Ended, Execution, Invocation, Phase, Run, Stage, Unknown};
+use super::{
+    CallState, Cancelling, Claim, Deciding, Ended, Execution, Invocation, Phase, Run, Stage, Suspension, Unknown,
+};
 use crate::{
-    Admitted, AttemptNumber, AttemptRecord, CallError, CallId, CallOutcome, CallResult, EffectKey, EffectOutcome,
-    EffectStatus, Event, Fact, IllegalMove, LedgerEntry, MAX_ATTEMPT_RECORDS, NotLoaded, Plan, Resolution, ResolvedBy,
-    Round, Segment, Spent, Step, TurnCommitted, TurnPlanned,
+    Admitted, ApprovalAnswer, ApprovalRequested, AttemptNumber, AttemptRecord, CallError, CallId, CallOutcome,
+    CallResult, Digest, EffectKey, EffectOutcome, EffectStatus, Event, Fact, IllegalMove, LedgerEntry,
+    MAX_ATTEMPT_RECORDS, ModelEvidence, NotLoaded, PendingApproval, PendingClarification, Plan, Resolution, ResolvedBy,
+    Round, Segment, Spent, Step, TurnCommitted, TurnPlanned, answer_digest,
 };
 
 /// An event that this state cannot take.
@@ -42,7 +45,7 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
     let impossible = |why| IllegalTransition::Impossible { fact: event.fact.name(), why };
     match &event.fact {
         Fact::Admitted(admitted) => admit(state, admitted, event).ok_or(impossible("it was admitted before")),
-        Fact::TurnPlanned(planned) => plan(state, planned).ok_or(impossible("no decision is awaited"))?,
+        Fact::TurnPlanned(planned) => plan(state, planned, event).ok_or(impossible("no such plan is awaited"))?,
         Fact::DecisionRejected { round, evidence, .. } => {
             let basis = event.basis();
             let run = run(state).ok_or(impossible("not admitted"))?;
@@ -61,6 +64,37 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             }
             _ => Err(impossible("no decision is awaited")),
         },
+        Fact::ApprovalRequested(requested) => {
+            let evidence = &requested.evidence;
+            let run = awaiting(state, evidence, event).ok_or(impossible("no decision is awaited"))?;
+            run.last_plan = Some(requested.mark);
+            let (step, requested) = (event.step, ApprovalRequested::clone(requested));
+            let pending = Box::new(PendingApproval { step, requested, answer: None });
+            run.phase = Phase::Suspended(Suspension::Approval(pending));
+            Ok(())
+        }
+        Fact::ApprovalGranted { proposal_digest, .. } => {
+            answer(state, proposal_digest, ApprovalAnswer::Granted).ok_or(impossible("no such proposal waits"))
+        }
+        Fact::ApprovalRefused { proposal_digest, .. } => {
+            answer(state, proposal_digest, ApprovalAnswer::Refused).ok_or(impossible("no such proposal waits"))
+        }
+        Fact::ClarificationRequested { round, question, evidence, .. } => {
+            let run = awaiting(state, evidence, event).ok_or(impossible("no decision is awaited"))?;
+            let (step, round, question, evidence) = (event.step, *round, question.clone(), evidence.clone());
+            let pending = PendingClarification { step, round, question, evidence, answer: None };
+            run.phase = Phase::Suspended(Suspension::Clarification(pending));
+            Ok(())
+        }
+        Fact::ClarificationGiven { actor, answer } => {
+            let run = run(state).ok_or(impossible("not admitted"))?;
+            let Phase::Suspended(Suspension::Clarification(pending)) = &mut run.phase else {
+                return Err(impossible("no question waits"));
+            };
+            pending.answer = Some(answer.clone());
+            run.answers.push(answer_digest(actor, answer));
+            Ok(())
+        }
         Fact::WaveReleased { calls, .. } => {
             for call_id in calls {
                 let call = call(state, *call_id).ok_or(impossible("no such call"))?;
@@ -158,7 +192,7 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             let Phase::Executing(execution) = &run.phase else {
                 return Err(impossible("nothing is executing"));
             };
-            run.phase = Phase::Suspended(execution.clone());
+            run.phase = Phase::Suspended(Suspension::Operator(execution.clone()));
             run.stop_clock(at);
             Ok(())
         }
@@ -248,6 +282,7 @@ fn admit(state: &mut Invocation, admitted: &Admitted, event: &Event) -> Option<(
         active_since: Some(event.at),
         last_plan: None,
         effects: 0,
+        answers: Vec::new(),
         phase: Phase::Deciding(Deciding {
             step: Step(1),
             round: Round(0),
@@ -259,15 +294,46 @@ fn admit(state: &mut Invocation, admitted: &Admitted, event: &Event) -> Option<(
     Some(())
 }
 
-fn plan(state: &mut Invocation, planned: &TurnPlanned) -> Option<Result<(), IllegalTransition>> {
+/// The run whose decision is awaited, about to wait for a person instead.
+fn awaiting<'s>(state: &'s mut Invocation, evidence: &ModelEvidence, event: &Event) -> Option<&'s mut Run> {
     let run = run(state)?;
-    let Phase::Deciding(deciding) = &run.phase else {
+    if !matches!(run.phase, Phase::Deciding(_)) {
+        return None;
+    }
+    run.spent.usage = run.spent.usage.plus(&evidence.usage);
+    run.stop_clock(event.at);
+    Some(run)
+}
+
+/// Notes what becomes of the proposal that waits; the same commit acts on it.
+fn answer(state: &mut Invocation, proposal: &Digest, answer: ApprovalAnswer) -> Option<()> {
+    let Phase::Suspended(Suspension::Approval(pending)) = &mut run(state)?.phase else {
         return None;
     };
-    let (step, round) = (deciding.step, planned.round);
+    if pending.requested.proposal_digest != *proposal || pending.answer.is_some() {
+        return None;
+    }
+    pending.answer = Some(answer);
+    Some(())
+}
+
+fn plan(state: &mut Invocation, planned: &TurnPlanned, event: &Event) -> Option<Result<(), IllegalTransition>> {
+    let (step, round) = (state.turn().0, planned.round);
+    let run = run(state)?;
+    match &run.phase {
+        Phase::Deciding(_) => run.spent.usage = run.spent.usage.plus(&planned.evidence.usage),
+        // Exactly what was granted, and nothing that was not (I13).
+        Phase::Suspended(Suspension::Approval(pending))
+            if pending.answer == Some(ApprovalAnswer::Granted)
+                && pending.requested.proposal_digest == planned.proposal_digest
+                && pending.requested.plan == planned.plan =>
+        {
+            run.resume(event.at);
+        }
+        Phase::Executing(_) | Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_) => return None,
+    }
     let waiting = CallState { stage: Stage::Waiting, attempt: AttemptNumber(0), unclaimed: 0 };
     run.last_plan = Some(planned.mark);
-    run.spent.usage = run.spent.usage.plus(&planned.evidence.usage);
     run.spent.tool_calls += u32::try_from(planned.plan.calls.len()).unwrap_or(u32::MAX);
     run.phase = Phase::Executing(Execution {
         step,
@@ -369,13 +435,12 @@ fn leave_suspension(state: &mut Invocation, event: &Event) {
     let Some(run) = run(state) else {
         return;
     };
-    let Phase::Suspended(execution) = &run.phase else {
+    let Phase::Suspended(Suspension::Operator(execution)) = &run.phase else {
         return;
     };
     if !execution.calls.iter().any(|call| matches!(call.stage, Stage::Unanswerable { .. })) {
         run.phase = Phase::Executing(execution.clone());
-        run.segment = run.segment.next();
-        run.active_since = Some(event.at);
+        run.resume(event.at);
     }
 }
 
@@ -417,6 +482,10 @@ fn commit_turn(state: &mut Invocation, committed: &TurnCommitted, event: &Event)
     let run = run(state)?;
     match &run.phase {
         Phase::Deciding(_) | Phase::Executing(_) => {}
+        Phase::Suspended(Suspension::Approval(pending)) if pending.answer == Some(ApprovalAnswer::Refused) => {
+            run.resume(event.at);
+        }
+        Phase::Suspended(Suspension::Clarification(pending)) if pending.answer.is_some() => run.resume(event.at),
         Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_) => return None,
     }
     run.spent = committed.spent;

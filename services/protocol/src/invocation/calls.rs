@@ -1,7 +1,7 @@
 //! Calls of the current plan: waves, claims, retries, timers, and the stop that revokes the lease (M8, M11, M21).
 
 use super::draft::Draft;
-use super::{Cancelling, Claim, Execution, Ignored, Invocation, Phase, Stage, effects, turn};
+use super::{Cancelling, Claim, Execution, Ignored, Invocation, Phase, Stage, Suspension, effects, turn};
 use crate::{
     Actor, AttemptId, CallError, CallId, CallOutcome, EffectStatus, ErrorClass, Fact, ReleaseReason, TerminalReason,
     Timestamp, ToolCallDispatched, backoff_ms,
@@ -38,8 +38,10 @@ impl ClaimRefusal {
 /// Whether the dispatched attempt may start now. Claims and reads ask the same question.
 fn may_start(invocation: &Invocation, dispatch: &ToolCallDispatched, now: Timestamp) -> Result<(), ClaimRefusal> {
     let execution = match invocation.phase() {
-        Some(Phase::Executing(execution) | Phase::Suspended(execution)) => execution,
-        Some(Phase::Deciding(_)) => return Err(ClaimRefusal::Superseded),
+        Some(Phase::Executing(execution) | Phase::Suspended(Suspension::Operator(execution))) => execution,
+        Some(Phase::Deciding(_) | Phase::Suspended(Suspension::Approval(_) | Suspension::Clarification(_))) => {
+            return Err(ClaimRefusal::Superseded);
+        }
         Some(Phase::Cancelling(_) | Phase::Ended(_)) | None => return Err(ClaimRefusal::Revoked),
     };
     let Some((_, state)) = execution.call(dispatch.call_id) else {
@@ -267,6 +269,16 @@ pub(super) fn stop(
             after_settling(draft)
         }
     }
+}
+
+/// The deadline has passed, or the active time is used up.
+pub(super) fn time_is_over(draft: &mut Draft) -> Result<(), Ignored> {
+    let deadline = draft.state.run.as_ref().and_then(|run| run.deadline);
+    let detail = match deadline {
+        Some(deadline) if draft.now >= deadline => "the deadline has passed",
+        Some(_) | None => "the active time of the run is used up",
+    };
+    stop(draft, TerminalReason::DeadlineExceeded, None, detail.to_owned())
 }
 
 /// Settles every call that has not started; a read in flight is as good as not started, since it changes nothing.

@@ -4,12 +4,20 @@
 use super::{Invocation, Phase, Run, Stage};
 use crate::{
     AttemptNumber, Basis, CallId, EffectQueried, Event, EventId, EventsCommitted, Fact, Message, Outgoing, Probe,
-    RunEnded, Segment, TerminalReason, ToolCallDispatched, TurnReady,
+    Proposal, Round, RunEnded, Segment, TerminalReason, ToolCallDispatched, TurnReady,
 };
 
 /// Whether [`emit`] will list the effects of the whole run, so that the whole ledger must be loaded.
 pub fn wants_whole_ledger(events: &[Event]) -> bool {
-    events.iter().any(|event| matches!(event.fact, Fact::Ended { .. } | Fact::ReconciliationRequired { .. }))
+    events.iter().any(|event| {
+        matches!(
+            event.fact,
+            Fact::Ended { .. }
+                | Fact::ReconciliationRequired { .. }
+                | Fact::ApprovalRequested(_)
+                | Fact::ClarificationRequested { .. }
+        )
+    })
 }
 
 /// The messages of one commit, the committed events first.
@@ -24,6 +32,14 @@ pub fn emit(invocation: &Invocation, events: &[Event]) -> Vec<Outgoing> {
         out.for_event(event);
     }
     out.messages
+}
+
+/// What a terminal event holds beside its reason.
+enum Said {
+    Nothing,
+    Answer(serde_json::Value),
+    Proposal(Proposal, Round),
+    Question(String, Round),
 }
 
 struct Emission<'a> {
@@ -64,12 +80,31 @@ impl Emission<'_> {
             Fact::CallReleased { call_id, attempt, .. } => self.dispatch(basis, 0, *call_id, *attempt),
             Fact::ProbeRequested { call_id, probe, .. } => self.query(basis, *call_id, *probe),
             Fact::ReconciliationRequired { segment, detail, .. } => {
-                self.run_ended(event, *segment, TerminalReason::ReconciliationRequired, None, detail);
+                self.run_ended(event, *segment, TerminalReason::ReconciliationRequired, detail, Said::Nothing);
+            }
+            Fact::ApprovalRequested(requested) => {
+                let (reason, detail) = (TerminalReason::ApprovalRequired, requested.detail());
+                let said = Said::Proposal(requested.proposal(), requested.round);
+                self.run_ended(event, requested.segment, reason, &detail, said);
+            }
+            Fact::ClarificationRequested { segment, round, question, .. } => {
+                let said = Said::Question(question.clone(), *round);
+                self.run_ended(
+                    event,
+                    *segment,
+                    TerminalReason::ClarificationRequired,
+                    "the model has a question",
+                    said,
+                );
             }
             Fact::Ended { segment, reason, answer, detail } => {
-                self.run_ended(event, *segment, *reason, answer.clone(), detail);
+                let said = answer.clone().map_or(Said::Nothing, Said::Answer);
+                self.run_ended(event, *segment, *reason, detail, said);
             }
             Fact::TurnPlanned(_)
+            | Fact::ApprovalGranted { .. }
+            | Fact::ApprovalRefused { .. }
+            | Fact::ClarificationGiven { .. }
             | Fact::CallClaimed { .. }
             | Fact::AttemptFailed { .. }
             | Fact::CallSettled { .. }
@@ -149,24 +184,29 @@ impl Emission<'_> {
         self.say(basis, 1, Message::EffectQueried(Box::new(message)));
     }
 
-    fn run_ended(
-        &mut self,
-        event: &Event,
-        segment: Segment,
-        reason: TerminalReason,
-        answer: Option<serde_json::Value>,
-        detail: &str,
-    ) {
+    fn run_ended(&mut self, event: &Event, segment: Segment, reason: TerminalReason, detail: &str, said: Said) {
         let run = self.run;
+        let mut scope = self.invocation.scope(event.basis());
+        // A commit may go on past a suspension; the message still speaks of the turn that was suspended.
+        scope.step = event.step;
+        let (mut answer, mut proposal, mut question) = (None, None, None);
+        match said {
+            Said::Nothing => {}
+            Said::Answer(value) => answer = Some(value),
+            Said::Proposal(value, round) => (proposal, scope.round) = (Some(value), round),
+            Said::Question(value, round) => (question, scope.round) = (Some(value), round),
+        }
         let effects: Vec<_> = self.invocation.ledger.entries().map(crate::LedgerEntry::summary).collect();
         let message = RunEnded {
-            scope: self.invocation.scope(event.basis()),
+            scope,
             actor: run.actor.clone(),
             agent: run.agent.clone(),
             segment,
             reason,
             resumable: reason.is_resumable(),
             answer,
+            proposal,
+            question,
             detail: detail.to_owned(),
             effects_unresolved: effects.iter().any(|effect| effect.status.is_unresolved()),
             effects,

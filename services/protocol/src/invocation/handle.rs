@@ -3,7 +3,7 @@
 
 use super::calls::{self, ClaimRefusal};
 use super::draft::Draft;
-use super::{IllegalTransition, Invocation, Phase, TimerName, admission, effects, turn};
+use super::{IllegalTransition, Invocation, Phase, TimerName, admission, effects, suspend, turn};
 use crate::{
     Basis, Control, Digest, EffectAnswered, Event, Fact, NotLoaded, Profile, Request, Scope, TerminalReason, Timestamp,
     ToolCallDispatched, ToolCallSettled, Verdict,
@@ -76,6 +76,24 @@ pub enum Ignored {
     LostCommit(Basis),
     #[error("the claim is refused: {0}")]
     Claim(ClaimRefusal),
+    /// It was granted, refused or expired before, or the run never asked.
+    #[error("no proposal waits for an approval")]
+    NoApprovalWaiting,
+    #[error("another proposal waits for an approval")]
+    WrongProposal,
+    #[error("the time for an approval is over")]
+    ApprovalExpired,
+    /// Four eyes: the approver must be another than the run's actor.
+    #[error("the run's own actor may not approve this proposal")]
+    SelfApproval,
+    /// It was answered before, or the run never asked.
+    #[error("no question waits for an answer")]
+    NoQuestionWaiting,
+    #[error("the question of another step waits for an answer")]
+    WrongQuestion,
+    /// It might be the old answer, delivered again: only one that names its question is taken for a new one.
+    #[error("the same answer was given before, and it names no question")]
+    RepeatedAnswer,
     /// Reading what `needs` did not name: a bug.
     #[error(transparent)]
     NotLoaded(#[from] NotLoaded),
@@ -99,6 +117,13 @@ impl Ignored {
             Self::Frozen => "frozen",
             Self::LostCommit(_) => "lost_commit",
             Self::Claim(refusal) => refusal.as_str(),
+            Self::NoApprovalWaiting => "no_approval_waiting",
+            Self::WrongProposal => "wrong_proposal",
+            Self::ApprovalExpired => "approval_expired",
+            Self::SelfApproval => "self_approval",
+            Self::NoQuestionWaiting => "no_question_waiting",
+            Self::WrongQuestion => "wrong_question",
+            Self::RepeatedAnswer => "repeated_answer",
             Self::NotLoaded(_) => "not_loaded",
             Self::Refused(_) => "refused",
         }
@@ -123,6 +148,15 @@ pub fn handle_and_apply(
     match input {
         Input::Requested(requested) => admission::requested(&mut draft, requested)?,
         Input::Control(Control::Cancel { actor, reason }) => cancel(&mut draft, actor, reason)?,
+        Input::Control(Control::Approve { actor, proposal_digest }) => {
+            suspend::approve(&mut draft, actor, *proposal_digest)?;
+        }
+        Input::Control(Control::Reject { actor, proposal_digest, reason }) => {
+            suspend::reject(&mut draft, actor, *proposal_digest, reason)?;
+        }
+        Input::Control(Control::Clarify { actor, answer, step }) => {
+            suspend::clarify(&mut draft, actor, answer, *step)?;
+        }
         Input::Control(Control::ResolveEffect { actor, effect_key, outcome, evidence }) => {
             if invocation.run.is_none() {
                 return Err(Ignored::UnknownInvocation);
@@ -168,15 +202,9 @@ fn timer(draft: &mut Draft, name: TimerName) -> Result<(), Ignored> {
         Some(_) => {}
     }
     match name {
-        TimerName::Deadline => {
-            let deadline = draft.state.run.as_ref().and_then(|run| run.deadline);
-            let detail = match deadline {
-                Some(deadline) if draft.now >= deadline => "the deadline has passed",
-                Some(_) | None => "the active time of the run is used up",
-            };
-            calls::stop(draft, TerminalReason::DeadlineExceeded, None, detail.to_owned())
-        }
+        TimerName::Deadline => calls::time_is_over(draft),
         TimerName::Decide => turn::decide_timer(draft),
+        TimerName::Approval => suspend::expire(draft),
         TimerName::Call(call_id) => calls::timer(draft, call_id),
         TimerName::Grace => calls::end_cancelled(draft),
     }

@@ -9,6 +9,7 @@ mod emit;
 mod handle;
 mod needs;
 mod state;
+mod suspend;
 mod timers;
 mod turn;
 

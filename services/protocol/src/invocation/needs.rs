@@ -1,6 +1,6 @@
 //! `needs`: which ledger entries, and which event's hash, `handle` will look at.
 
-use super::{Input, Invocation, Phase, TimerName};
+use super::{Input, Invocation, Phase, Suspension, TimerName};
 use crate::{AcceptedDecision, Control, EffectKey, Judgement, Plan, Version};
 
 /// What must be loaded beside the snapshot.
@@ -15,14 +15,17 @@ pub struct Needs {
 /// was loaded: a running plan adds its own keys.
 pub fn needs(invocation: &Invocation, input: &Input) -> Needs {
     let mut effects = match invocation.phase() {
-        Some(Phase::Deciding(_)) | None => Vec::new(),
-        Some(Phase::Executing(_) | Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_)) => {
-            invocation.execution().map(|execution| execution.plan.effect_keys()).unwrap_or_default()
-        }
+        Some(Phase::Deciding(_) | Phase::Suspended(Suspension::Clarification(_))) | None => Vec::new(),
+        Some(Phase::Suspended(Suspension::Approval(pending))) => pending.requested.plan.effect_keys(),
+        Some(
+            Phase::Executing(_) | Phase::Suspended(Suspension::Operator(_)) | Phase::Cancelling(_) | Phase::Ended(_),
+        ) => invocation.execution().map(|execution| execution.plan.effect_keys()).unwrap_or_default(),
     };
     match input {
         Input::Requested(_) => {}
-        Input::Control(Control::Cancel { .. }) => {}
+        Input::Control(
+            Control::Cancel { .. } | Control::Approve { .. } | Control::Reject { .. } | Control::Clarify { .. },
+        ) => {}
         Input::Control(Control::ResolveEffect { effect_key, .. }) => effects.push(effect_key.clone()),
         Input::CallSettled(settled) => effects.extend(settled.effect_key.clone()),
         Input::EffectAnswered(answered) => effects.push(answered.effect_key.clone()),
@@ -33,7 +36,9 @@ pub fn needs(invocation: &Invocation, input: &Input) -> Needs {
                 effects.extend(Plan::build(place, calls).map(|plan| plan.effect_keys()).unwrap_or_default());
             }
         }
-        Input::TimerFired(TimerName::Deadline | TimerName::Decide | TimerName::Grace | TimerName::Call(_)) => {}
+        Input::TimerFired(
+            TimerName::Deadline | TimerName::Decide | TimerName::Approval | TimerName::Grace | TimerName::Call(_),
+        ) => {}
     }
     effects.sort();
     effects.dedup();

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::{
     Actor, AgentName, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId, CallOutcome, Digest, EffectKey,
-    Epoch, InvocationId, Ledger, ModelEvidence, Plan, PlanMark, PlanPlace, PlannedCall, Probe, Round, Scope, Segment,
-    Spent, Step, TaskType, Tenant, TerminalReason, Timestamp, Timing, ToolName, Version,
+    Epoch, InvocationId, Ledger, ModelEvidence, PendingApproval, PendingClarification, Plan, PlanMark, PlanPlace,
+    PlannedCall, Probe, Round, Scope, Segment, Spent, Step, TaskType, Tenant, TerminalReason, Timestamp, Timing,
+    ToolName, Version,
 };
 
 /// One invocation, or the place where one may come to be.
@@ -68,6 +69,9 @@ pub struct Run {
     pub last_plan: Option<PlanMark>,
     /// Effects this run has in its ledger.
     pub effects: u32,
+    /// The answers given so far, by digest: one that names no question counts once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Digest>,
     pub phase: Phase,
 }
 
@@ -77,10 +81,22 @@ pub struct Run {
 pub enum Phase {
     Deciding(Deciding),
     Executing(Execution),
-    /// In an operator's hands: nothing runs, and some call is unanswerable.
-    Suspended(Execution),
+    Suspended(Suspension),
     Cancelling(Cancelling),
     Ended(Ended),
+}
+
+/// In a person's hands: nothing runs, the active time stands still, and the caller has a terminal event that says what is
+/// waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Suspension {
+    /// A proposal waits for its approval.
+    Approval(Box<PendingApproval>),
+    /// The model waits for an answer.
+    Clarification(PendingClarification),
+    /// Some call is unanswerable, and every other one is settled or waits for it.
+    Operator(Execution),
 }
 
 /// The model is asked.
@@ -204,19 +220,19 @@ impl Invocation {
     /// The plan that runs, waits, or has left effects open; in whichever phase.
     pub fn execution(&self) -> Option<&Execution> {
         match self.phase()? {
-            Phase::Executing(execution) | Phase::Suspended(execution) => Some(execution),
+            Phase::Executing(execution) | Phase::Suspended(Suspension::Operator(execution)) => Some(execution),
             Phase::Cancelling(cancelling) => Some(&cancelling.execution),
             Phase::Ended(ended) => ended.execution.as_ref(),
-            Phase::Deciding(_) => None,
+            Phase::Deciding(_) | Phase::Suspended(Suspension::Approval(_) | Suspension::Clarification(_)) => None,
         }
     }
 
     pub(crate) fn execution_mut(&mut self) -> Option<&mut Execution> {
         match &mut self.run.as_deref_mut()?.phase {
-            Phase::Executing(execution) | Phase::Suspended(execution) => Some(execution),
+            Phase::Executing(execution) | Phase::Suspended(Suspension::Operator(execution)) => Some(execution),
             Phase::Cancelling(cancelling) => Some(&mut cancelling.execution),
             Phase::Ended(ended) => ended.execution.as_mut(),
-            Phase::Deciding(_) => None,
+            Phase::Deciding(_) | Phase::Suspended(Suspension::Approval(_) | Suspension::Clarification(_)) => None,
         }
     }
 
@@ -225,7 +241,11 @@ impl Invocation {
         match self.phase() {
             None => (Step(0), Round(0)),
             Some(Phase::Deciding(deciding)) => (deciding.step, deciding.round),
-            Some(Phase::Executing(execution) | Phase::Suspended(execution)) => (execution.step, execution.round),
+            Some(Phase::Executing(execution) | Phase::Suspended(Suspension::Operator(execution))) => {
+                (execution.step, execution.round)
+            }
+            Some(Phase::Suspended(Suspension::Approval(pending))) => (pending.step, pending.requested.round),
+            Some(Phase::Suspended(Suspension::Clarification(pending))) => (pending.step, pending.round),
             Some(Phase::Cancelling(cancelling)) => (cancelling.execution.step, cancelling.execution.round),
             Some(Phase::Ended(ended)) => (ended.step, ended.round),
         }
@@ -248,6 +268,17 @@ impl Invocation {
     }
 }
 
+impl Suspension {
+    /// The reason of the terminal event that announced it.
+    pub fn reason(&self) -> TerminalReason {
+        match self {
+            Self::Approval(_) => TerminalReason::ApprovalRequired,
+            Self::Clarification(_) => TerminalReason::ClarificationRequired,
+            Self::Operator(_) => TerminalReason::ReconciliationRequired,
+        }
+    }
+}
+
 impl Run {
     /// When this run's time is over: the deadline, or what is left of its active time, whichever comes first.
     pub fn ends_at(&self) -> Option<Timestamp> {
@@ -257,6 +288,12 @@ impl Run {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// Leaves a suspension: the next segment begins, and the active time runs again.
+    pub(crate) fn resume(&mut self, at: Timestamp) {
+        self.segment = self.segment.next();
+        self.active_since = Some(at);
     }
 
     pub(crate) fn stop_clock(&mut self, at: Timestamp) {

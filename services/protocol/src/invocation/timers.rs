@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Invocation, Phase, Stage};
+use super::{Invocation, Phase, Stage, Suspension};
 use crate::{CallId, Timestamp};
 
 /// One timer per thing that waits; what it does when it fires is decided by where that thing stands then.
@@ -14,6 +14,8 @@ pub enum TimerName {
     Deadline,
     /// The model's answer is overdue.
     Decide,
+    /// The proposal that waits for its approval expires.
+    Approval,
     /// A call's attempt, retry or probe is due.
     Call(CallId),
     /// A stopped run waits no longer.
@@ -32,6 +34,7 @@ impl fmt::Display for TimerName {
         match self {
             Self::Deadline => f.write_str("deadline"),
             Self::Decide => f.write_str("decide"),
+            Self::Approval => f.write_str("approval"),
             Self::Call(call_id) => write!(f, "call/{call_id}"),
             Self::Grace => f.write_str("grace"),
         }
@@ -50,6 +53,7 @@ impl FromStr for TimerName {
         match text {
             "deadline" => Ok(Self::Deadline),
             "decide" => Ok(Self::Decide),
+            "approval" => Ok(Self::Approval),
             "grace" => Ok(Self::Grace),
             _ => {
                 let call_id = text.strip_prefix("call/").and_then(|id| id.parse().ok());
@@ -71,7 +75,12 @@ pub fn timers(invocation: &Invocation) -> Vec<Timer> {
             wanted.push(Timer { name: TimerName::Decide, due });
         }
         Phase::Cancelling(cancelling) => wanted.push(Timer { name: TimerName::Grace, due: cancelling.grace_until }),
-        Phase::Executing(_) | Phase::Suspended(_) | Phase::Ended(_) => {}
+        Phase::Suspended(Suspension::Approval(pending)) => {
+            wanted.push(Timer { name: TimerName::Approval, due: pending.requested.expires_at });
+        }
+        Phase::Executing(_)
+        | Phase::Suspended(Suspension::Clarification(_) | Suspension::Operator(_))
+        | Phase::Ended(_) => {}
     }
     let over = matches!(run.phase, Phase::Cancelling(_) | Phase::Ended(_));
     if let Some(due) = run.ends_at().filter(|_| !over) {

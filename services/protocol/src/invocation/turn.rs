@@ -2,11 +2,11 @@
 //! authority (M6), progress before anything runs (M12).
 
 use super::draft::Draft;
-use super::{Ignored, Phase, Run, Stage, calls};
+use super::{Ignored, Phase, Run, Stage, calls, suspend};
 use crate::{
-    AcceptedDecision, CallOutcome, CallResult, Digest, Fact, Finding, FindingCode, Judgement, ModelEvidence, Plan,
-    PlanMark, Round, Spent, TerminalReason, TurnCommitted, TurnPlanned, TurnResult, Verdict, all_denied, canonical,
-    fingerprint,
+    AcceptedCall, AcceptedDecision, ApprovalReason, CallOutcome, CallResult, Digest, Fact, Finding, FindingCode, Gate,
+    Judgement, ModelEvidence, Plan, PlanMark, Round, Spent, TerminalReason, TurnCommitted, TurnPlanned, TurnResult,
+    Verdict, all_denied, canonical, fingerprint,
 };
 
 pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignored> {
@@ -24,6 +24,22 @@ pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignore
     match &verdict.judgement {
         Judgement::DecisionFailed { message } => draft.end(TerminalReason::ModelError, None, message.clone()),
         Judgement::Rejected { findings, evidence } => rejected(draft, round, findings.clone(), evidence),
+        Judgement::ApprovalRequired { decision, reasons, four_eyes, ttl_ms, evidence } => {
+            let mut gate = Gate { reasons: reasons.clone(), four_eyes: *four_eyes, ttl_ms: *ttl_ms };
+            match decision {
+                AcceptedDecision::ToolCalls { calls } => batch(draft, round, calls, verdict, evidence, Some(gate)),
+                AcceptedDecision::RequestApproval { calls } => {
+                    gate.reasons.push(ApprovalReason::asked_by_model());
+                    batch(draft, round, calls, verdict, evidence, Some(gate))
+                }
+                AcceptedDecision::Final { .. }
+                | AcceptedDecision::Clarification { .. }
+                | AcceptedDecision::CannotContinue { .. } => {
+                    let finding = Finding::new(FindingCode::PlanRefused, "kind", "only calls can wait for an approval");
+                    rejected(draft, round, vec![finding], evidence)
+                }
+            }
+        }
         Judgement::Accepted { decision, evidence } => match decision {
             AcceptedDecision::Final { answer } => {
                 commit_turn(draft, round, decision.clone(), Vec::new(), evidence, None)?;
@@ -33,18 +49,32 @@ pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignore
                 commit_turn(draft, round, decision.clone(), Vec::new(), evidence, None)?;
                 draft.end(TerminalReason::CannotContinue, None, reason.clone())
             }
-            AcceptedDecision::ToolCalls { calls } => {
-                let (step, _) = draft.state.turn();
-                match Plan::build(draft.state.place(step, round), calls) {
-                    Err(findings) => rejected(draft, round, findings, evidence),
-                    Ok(plan) => plan_turn(draft, round, plan, fingerprint(calls), verdict, evidence),
-                }
+            AcceptedDecision::ToolCalls { calls } => batch(draft, round, calls, verdict, evidence, None),
+            AcceptedDecision::RequestApproval { calls } => {
+                let reasons = vec![ApprovalReason::asked_by_model()];
+                batch(draft, round, calls, verdict, evidence, Some(Gate { reasons, four_eyes: false, ttl_ms: None }))
             }
+            AcceptedDecision::Clarification { question } => suspend::ask(draft, round, question, evidence),
         },
     }
 }
 
-fn run(draft: &Draft) -> Result<&Run, Ignored> {
+fn batch(
+    draft: &mut Draft,
+    round: Round,
+    calls: &[AcceptedCall],
+    verdict: &Verdict,
+    evidence: &ModelEvidence,
+    gate: Option<Gate>,
+) -> Result<(), Ignored> {
+    let (step, _) = draft.state.turn();
+    match Plan::build(draft.state.place(step, round), calls) {
+        Err(findings) => rejected(draft, round, findings, evidence),
+        Ok(plan) => plan_turn(draft, round, plan, fingerprint(calls), verdict, evidence, gate),
+    }
+}
+
+pub(super) fn run(draft: &Draft) -> Result<&Run, Ignored> {
     draft.state.run.as_deref().ok_or(Ignored::UnknownInvocation)
 }
 
@@ -66,7 +96,7 @@ fn rejected(draft: &mut Draft, round: Round, findings: Vec<Finding>, evidence: &
 }
 
 /// Records the decision and its findings, and ends the run before anything of it runs.
-fn refuse(
+pub(super) fn refuse(
     draft: &mut Draft,
     round: Round,
     findings: Vec<Finding>,
@@ -85,6 +115,7 @@ fn plan_turn(
     fingerprint: Digest,
     verdict: &Verdict,
     evidence: &ModelEvidence,
+    gate: Option<Gate>,
 ) -> Result<(), Ignored> {
     let run = run(draft)?;
     let (budget, mut spent) = (run.budget, run.spent);
@@ -110,12 +141,16 @@ fn plan_turn(
         let findings = refusal(FindingCode::NoProgress, message);
         return refuse(draft, round, findings, evidence, TerminalReason::NoProgress);
     }
+    let mark = PlanMark { fingerprint, streak };
+    if let Some(gate) = gate {
+        return suspend::request_approval(draft, round, plan, mark, verdict, evidence, gate);
+    }
     let (step, _) = draft.state.turn();
-    let proposal_digest = plan.proposal_digest(draft.state.place(step, round), verdict.policy_digest);
+    let proposal_digest = plan.proposal_digest(draft.state.place(step, round), verdict.policy_digest, None);
     draft.push(Fact::TurnPlanned(Box::new(TurnPlanned {
         round,
         plan,
-        mark: PlanMark { fingerprint, streak },
+        mark,
         proposal_digest,
         evidence: evidence.clone(),
         registry_digest: verdict.registry_digest,
@@ -146,6 +181,11 @@ pub(super) fn finish(draft: &mut Draft) -> Result<(), Ignored> {
     let (results, decision) = (results.collect(), execution.plan.decision());
     let (round, evidence, mark) = (execution.round, execution.evidence.clone(), execution.mark);
     commit_turn(draft, round, decision, results, &evidence, Some(mark))?;
+    go_on(draft)
+}
+
+/// The next turn, if time, steps, tokens and cost are left for it.
+pub(super) fn go_on(draft: &mut Draft) -> Result<(), Ignored> {
     let run = run(draft)?;
     if run.ends_at().is_some_and(|end| draft.now >= end) {
         return draft.end(TerminalReason::DeadlineExceeded, None, "the time of the run is over");
@@ -160,7 +200,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<(), Ignored> {
     }
 }
 
-fn commit_turn(
+pub(super) fn commit_turn(
     draft: &mut Draft,
     round: Round,
     decision: AcceptedDecision,
@@ -170,8 +210,8 @@ fn commit_turn(
 ) -> Result<(), Ignored> {
     let mut spent = run(draft)?.spent;
     spent.steps += 1;
-    if mark.is_none() {
-        // A planned turn's usage was counted when it was planned.
+    if matches!(draft.state.phase(), Some(Phase::Deciding(_))) {
+        // The usage of a turn that was planned, or that waited for a person, was counted then.
         spent.usage = spent.usage.plus(&evidence.usage);
     }
     let results_digest = results_digest(&results);
@@ -202,7 +242,7 @@ fn overspent(run: &Run) -> Option<(TerminalReason, String)> {
     overspent_by(&run.budget, &run.spent)
 }
 
-fn overspent_by(budget: &crate::Budget, spent: &Spent) -> Option<(TerminalReason, String)> {
+pub(super) fn overspent_by(budget: &crate::Budget, spent: &Spent) -> Option<(TerminalReason, String)> {
     let (tokens, cost) = (spent.usage.tokens(), spent.usage.cost_micros);
     if tokens > budget.max_tokens {
         let detail = format!("{tokens} tokens are spent, and {} is the budget", budget.max_tokens);

@@ -137,7 +137,7 @@ fn about(table: &mut comfy_table::Table, state: &Invocation) {
         None => "a cancel waits for its request".to_owned(),
         Some(Phase::Deciding(_)) => "deciding".to_owned(),
         Some(Phase::Executing(_)) => "executing".to_owned(),
-        Some(Phase::Suspended(_)) => "suspended: reconciliation_required".to_owned(),
+        Some(Phase::Suspended(suspension)) => format!("suspended: {}", suspension.reason().as_str()),
         Some(Phase::Cancelling(cancelling)) => format!("cancelling: {}", cancelling.reason.as_str()),
         Some(Phase::Ended(ended)) => format!("ended: {}", ended.reason.as_str()),
     };

@@ -106,7 +106,8 @@ fn follows_the_rules(text: &str, round: Round, accepted: &AcceptedDecision) {
     match accepted {
         AcceptedDecision::Final { .. } => assert_eq!(keys, ["answer", "kind", "schema_version"].into()),
         AcceptedDecision::CannotContinue { .. } => assert_eq!(keys, ["kind", "reason", "schema_version"].into()),
-        AcceptedDecision::ToolCalls { calls } => {
+        AcceptedDecision::Clarification { .. } => assert_eq!(keys, ["kind", "question", "schema_version"].into()),
+        AcceptedDecision::ToolCalls { calls } | AcceptedDecision::RequestApproval { calls } => {
             assert_eq!(keys, ["calls", "kind", "schema_version"].into());
             let ids: BTreeSet<_> = calls.iter().map(|call| &call.call.provider_call_id).collect();
             assert!(ids.len() == calls.len() && !calls.is_empty() && ids.iter().all(|id| !id.is_empty()));
@@ -166,6 +167,7 @@ fn no_generated_decision_that_breaks_the_rules_is_accepted_and_none_panics() {
                     assert!(findings.iter().all(|finding| finding.message.len() <= 2_000 && finding.path.len() <= 512));
                     *counts.1 += 1;
                 }
+                Judgement::ApprovalRequired { .. } => panic!("no rule gates a call here"),
                 Judgement::DecisionFailed { .. } => panic!("a proposal never fails"),
             }
             Ok(())

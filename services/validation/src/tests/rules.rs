@@ -1,5 +1,5 @@
 use protocol::{AcceptedDecision, DecisionProposed, FindingCode::*, Judgement, ModelAnswer, Round};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::*;
 use crate::{DecisionLimits, Judge};
@@ -139,12 +139,16 @@ fn schemas_that_refer_to_themselves_neither_hang_nor_overflow() {
 }
 
 #[test]
-fn kinds_without_behaviour_are_refused_and_cannot_continue_is_accepted() {
-    let calls = [call("c1", "lookup", json!({"q": "a"}))];
-    let approval = json!({"schema_version": 1, "kind": "request_approval", "calls": calls}).to_string();
-    assert_eq!(places(&findings(turn(), &approval)), vec![(Unsupported, "kind")]);
-    let question = json!({"schema_version": 1, "kind": "clarification", "question": "which?"}).to_string();
-    assert_eq!(places(&findings(turn(), &question)), vec![(Unsupported, "kind")]);
+fn the_other_kinds_of_the_union_are_accepted_and_their_calls_and_texts_are_judged() {
+    let calls = |q: Value| {
+        let calls = [call("c1", "lookup", json!({"q": q}))];
+        json!({"schema_version": 1, "kind": "request_approval", "calls": calls}).to_string()
+    };
+    assert!(matches!(accepted(turn(), &calls(json!("a"))), AcceptedDecision::RequestApproval { .. }));
+    assert_eq!(places(&findings(turn(), &calls(json!(7)))), vec![(InvalidArguments, "calls[0].arguments.q")]);
+    let question = |text: &str| json!({"schema_version": 1, "kind": "clarification", "question": text}).to_string();
+    assert!(matches!(accepted(turn(), &question("which?")), AcceptedDecision::Clarification { .. }));
+    assert_eq!(places(&findings(turn(), &question(&"?".repeat(100_000)))), vec![(TooLarge, "question")]);
     let stop = json!({"schema_version": 1, "kind": "cannot_continue", "reason": "no data"}).to_string();
     assert!(matches!(accepted(turn(), &stop), AcceptedDecision::CannotContinue { .. }));
 }
