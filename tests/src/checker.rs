@@ -78,6 +78,7 @@ impl History {
             chain(*id, events, &mut found);
             correlation(*id, events, &mut found);
             claims(*id, events, &mut found);
+            approvals(*id, events, &mut found);
         }
         self.claims_cover_applications(&mut found);
         self.model_sees_committed_results(&mut found);
@@ -265,20 +266,21 @@ fn chain(id: InvocationId, events: &[(u64, Event)], found: &mut Found) {
 /// Correlation by Call ID (M9): every turn's results stand in proposal order, one per call, and tools that echo their
 /// arguments show that each result belongs to its call.
 fn correlation(id: InvocationId, events: &[(u64, Event)], found: &mut Found) {
-    let mut planned: Option<&protocol::TurnPlanned> = None;
+    let mut planned: Option<&protocol::Plan> = None;
     for (_, event) in events {
         match &event.fact {
-            Fact::TurnPlanned(plan) => planned = Some(plan),
+            Fact::TurnPlanned(turn) => planned = Some(&turn.plan),
+            Fact::ApprovalRequested(requested) => planned = Some(&requested.plan),
             Fact::TurnCommitted(turn) if !turn.results.is_empty() => {
                 let Some(plan) = planned.take() else {
                     found.add("I6", format!("{id}: results without a plan"));
                     continue;
                 };
-                let calls: Vec<_> = plan.plan.calls.iter().map(|call| call.call_id).collect();
+                let calls: Vec<_> = plan.calls.iter().map(|call| call.call_id).collect();
                 if calls != turn.results.iter().map(|result| result.call_id).collect::<Vec<_>>() {
                     found.add("I6", format!("{id}: results are not the plan's, in its order"));
                 }
-                for (call, result) in plan.plan.calls.iter().zip(&turn.results) {
+                for (call, result) in plan.calls.iter().zip(&turn.results) {
                     if let CallResult::Output(output) = &result.outcome.result
                         && output.get("echo").is_some_and(|echo| *echo != call.arguments)
                     {
@@ -312,6 +314,31 @@ fn claims(id: InvocationId, events: &[(u64, Event)], found: &mut Found) {
                 if unknown.contains(effect_key) {
                     found.add("I8", format!("{id}: {effect_key} was claimed while its outcome was unknown"));
                 }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// I13: a gated batch is released by one approval with its digest, within its time; without one, nothing of it is.
+fn approvals(id: InvocationId, events: &[(u64, Event)], found: &mut Found) {
+    let mut waiting: Option<&protocol::ApprovalRequested> = None;
+    let mut gated: BTreeSet<CallId> = BTreeSet::new();
+    for (_, event) in events {
+        match &event.fact {
+            Fact::ApprovalRequested(requested) => {
+                gated.extend(requested.plan.calls.iter().map(|call| call.call_id));
+                waiting = Some(requested);
+            }
+            Fact::ApprovalGranted { proposal_digest, .. } => match waiting.take() {
+                Some(requested) if requested.proposal_digest == *proposal_digest && event.at < requested.expires_at => {
+                    requested.plan.calls.iter().for_each(|call| drop(gated.remove(&call.call_id)));
+                }
+                Some(_) | None => found.add("I13", format!("{id}: {proposal_digest} was granted without waiting")),
+            },
+            Fact::ApprovalRefused { .. } => waiting = None,
+            Fact::WaveReleased { calls, .. } if calls.iter().any(|call| gated.contains(call)) => {
+                found.add("I13", format!("{id}: a gated call was released without its approval"));
             }
             _ => {}
         }

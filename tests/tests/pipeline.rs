@@ -7,6 +7,8 @@ mod effects;
 mod ends;
 #[path = "pipeline/ingress.rs"]
 mod ingress;
+#[path = "pipeline/people.rs"]
+mod people;
 #[path = "pipeline/replay.rs"]
 mod replay;
 #[path = "pipeline/stage.rs"]

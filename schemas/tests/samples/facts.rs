@@ -35,6 +35,7 @@ impl Dice {
             volatile: self.list(2, Self::name),
             polling: self.flag(),
             independent: self.flag(),
+            required: self.flag(),
         }
     }
 
@@ -53,6 +54,22 @@ impl Dice {
             call: ProposedCall { provider_call_id: dice.text(), tool: ToolName(dice.name()), arguments: dice.object() },
             contract: dice.contract(),
         })
+    }
+
+    pub fn proposal(&mut self) -> Proposal {
+        Proposal {
+            digest: self.digest(),
+            calls: self.list(2, |dice| GatedCall {
+                call_id: CallId(dice.uuid()),
+                tool: ToolName(dice.name()),
+                arguments: dice.object(),
+                effect_key: dice.maybe(|dice| EffectKey(dice.digest().to_string())),
+            }),
+            reasons: self.reasons(),
+            expires_at: self.time(),
+            four_eyes: self.flag(),
+            policy_digest: self.digest(),
+        }
     }
 
     pub fn reason(&mut self) -> ApprovalReason {
@@ -121,6 +138,7 @@ impl Dice {
                     tools: self.list(3, |dice| ToolName(dice.name())),
                     budget: self.budget(),
                     timing: Timing::default(),
+                    mixed_batches: self.pick(&[MixedBatches::Order, MixedBatches::Reject]),
                     profile_digest: self.digest(),
                 }))
             }

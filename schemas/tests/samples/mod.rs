@@ -322,22 +322,6 @@ impl Dice {
         }
     }
 
-    pub fn proposal(&mut self) -> Proposal {
-        Proposal {
-            digest: self.digest(),
-            calls: self.list(2, |dice| GatedCall {
-                call_id: CallId(dice.uuid()),
-                tool: ToolName(dice.name()),
-                arguments: dice.object(),
-                effect_key: dice.maybe(|dice| EffectKey(dice.digest().to_string())),
-            }),
-            reasons: self.reasons(),
-            expires_at: self.time(),
-            four_eyes: self.flag(),
-            policy_digest: self.digest(),
-        }
-    }
-
     pub fn events_committed(&mut self) -> EventsCommitted {
         let count = 1 + self.below(3);
         let events = (0..count).map(|_| self.event()).collect();

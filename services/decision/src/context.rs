@@ -46,6 +46,9 @@ pub struct PastTurn {
     pub decision: Value,
     /// In the proposal's order (M9).
     pub results: Vec<PastResult>,
+    /// A person's answer to the turn's question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
 }
 
 /// One call's outcome.
@@ -113,7 +116,7 @@ impl Context {
             _ => None,
         });
         for (step, committed) in finished {
-            let mut past = past_turn(step, committed);
+            let mut past = past_turn(step, committed, answer(step, events));
             if self.turns.is_empty() {
                 past.shrink_to(room);
             }
@@ -162,7 +165,15 @@ fn findings(turn: &TurnReady, events: &[Event]) -> Vec<Finding> {
     rejected.unwrap_or_default()
 }
 
-fn past_turn(step: Step, committed: &TurnCommitted) -> PastTurn {
+/// The answer to the question of a step, if it asked one.
+fn answer(step: Step, events: &[Event]) -> Option<Value> {
+    events.iter().rev().find_map(|event| match &event.fact {
+        Fact::ClarificationGiven { answer, .. } if event.step == step => Some(answer.clone()),
+        _ => None,
+    })
+}
+
+fn past_turn(step: Step, committed: &TurnCommitted, answer: Option<Value>) -> PastTurn {
     let decision = match &committed.decision {
         AcceptedDecision::Final { answer } => json!({"kind": "final", "answer": answer}),
         AcceptedDecision::CannotContinue { reason } => json!({"kind": "cannot_continue", "reason": reason}),
@@ -172,7 +183,7 @@ fn past_turn(step: Step, committed: &TurnCommitted) -> PastTurn {
         }
         AcceptedDecision::Clarification { question } => json!({"kind": "clarification", "question": question}),
     };
-    PastTurn { step, decision, results: committed.results.iter().map(past_result).collect() }
+    PastTurn { step, decision, results: committed.results.iter().map(past_result).collect(), answer }
 }
 
 fn past_calls(calls: &[AcceptedCall]) -> Vec<Value> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ToolName};
+use crate::{Digest, MixedBatches, ToolName};
 
 /// What a run may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +142,7 @@ pub struct Profile {
     pub budget: Budget,
     pub ceiling: Budget,
     pub timing: Timing,
+    pub mixed_batches: MixedBatches,
     /// The tools this agent may use.
     pub tools: Vec<ToolName>,
     /// The digest of the profile's own text.

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use crate::{
     AcceptedDecision, Actor, AgentName, ApprovalRequested, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId,
-    CallOutcome, Digest, EffectKey, EffectOutcome, EffectStatus, Finding, InvocationId, ModelEvidence, Plan, PlanMark,
-    Probe, RefusalReason, Request, ResolvedBy, Round, Segment, Spent, Step, TerminalReason, Timestamp, Timing,
-    ToolName, Version,
+    CallOutcome, Digest, EffectKey, EffectOutcome, EffectStatus, Finding, InvocationId, MixedBatches, ModelEvidence,
+    Plan, PlanMark, Probe, RefusalReason, Request, ResolvedBy, Round, Segment, Spent, Step, TerminalReason, Timestamp,
+    Timing, ToolName, Version,
 };
 
 /// One committed fact.
@@ -186,6 +186,7 @@ pub struct Admitted {
     pub tools: Vec<ToolName>,
     pub budget: Budget,
     pub timing: Timing,
+    pub mixed_batches: MixedBatches,
     pub profile_digest: Digest,
 }
 

@@ -12,6 +12,17 @@ use crate::{
 /// The most calls one batch may hold: with the bound on outputs it keeps a turn's record under a record's size.
 pub const MAX_BATCH_CALLS: usize = 16;
 
+/// What a profile says of batches whose calls are not all independent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MixedBatches {
+    /// They run in waves, in declared order.
+    #[default]
+    Order,
+    /// They are sent back for repair (M8).
+    Reject,
+}
+
 /// A batch, ready to run. Calls stand in proposal order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -79,6 +90,18 @@ impl Plan {
             planned.push(draft.planned(wave, after));
         }
         Ok(Plan { calls: planned })
+    }
+
+    /// What a profile that takes no mixed batches has against this plan: one finding per call that would have to wait.
+    pub fn mixed(&self) -> Vec<Finding> {
+        let waiting = self.calls.iter().enumerate().filter(|(_, call)| !call.after.is_empty());
+        let finding = |(j, call): (usize, &PlannedCall)| {
+            let before: Vec<String> =
+                call.after.iter().filter_map(|id| self.position(*id)).map(|i| format!("calls[{i}]")).collect();
+            let message = format!("would have to wait for {}; propose it in a later turn", before.join(", "));
+            Finding::new(FindingCode::PlanRefused, format!("calls[{j}]"), message)
+        };
+        waiting.map(finding).collect()
     }
 
     /// The position of a call in the proposal.

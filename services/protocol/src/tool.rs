@@ -33,6 +33,9 @@ pub struct ToolContract {
     /// A tool that cannot be retried independently is never parallel with a writer.
     #[serde(default = "yes")]
     pub independent: bool,
+    /// The task cannot be done without it: a call that ends `unavailable` after its retries ends the run `tool_unavailable`.
+    #[serde(default)]
+    pub required: bool,
 }
 
 fn yes() -> bool {

@@ -1,6 +1,6 @@
 //! Between the protocol's values and what the store keeps: JSON bytes, timers by name, and the index line.
 
-use protocol::{Event, Invocation, LedgerEntry, Phase, TimerName, Timestamp, timers};
+use protocol::{Event, Invocation, LedgerEntry, Phase, Suspension, TimerName, Timestamp, timers};
 
 use crate::{EntryWrite, Error, EventRecord, IndexEntry, Standing, TimerChange};
 
@@ -65,6 +65,18 @@ pub(crate) fn index_entry(state: &Invocation) -> Result<IndexEntry, Error> {
             false => (Standing::Ended, "ended", Some(ended.reason.as_str())),
         },
     };
+    let (proposal, question) = match state.phase() {
+        Some(Phase::Suspended(Suspension::Approval(pending))) => (Some(pending.requested.proposal_digest), None),
+        Some(Phase::Suspended(Suspension::Clarification(pending))) => (None, Some(shortened(&pending.question))),
+        Some(
+            Phase::Deciding(_)
+            | Phase::Executing(_)
+            | Phase::Suspended(Suspension::Operator(_))
+            | Phase::Cancelling(_)
+            | Phase::Ended(_),
+        )
+        | None => (None, None),
+    };
     let run = state.run.as_deref();
     let summary = serde_json::json!({
         "phase": phase,
@@ -77,6 +89,13 @@ pub(crate) fn index_entry(state: &Invocation) -> Result<IndexEntry, Error> {
         "version": state.version,
         "steps": run.map(|run| run.spent.steps),
         "tool_calls": run.map(|run| run.spent.tool_calls),
+        "proposal_digest": proposal,
+        "question": question,
     });
     Ok(IndexEntry { standing, summary: summary.to_string() })
+}
+
+/// The index lists many runs: a question's beginning tells them apart.
+fn shortened(question: &str) -> String {
+    question.chars().take(200).collect()
 }

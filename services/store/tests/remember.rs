@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use protocol::{
-    Budget, Control, Digest, Finding, FindingCode, Ignored, Input, Judgement, ModelEvidence, Outgoing, Phase, Profile,
-    Request, Requested, Timestamp, Timing, Verdict,
+    Budget, Control, Digest, Finding, FindingCode, Ignored, Input, Judgement, MixedBatches, ModelEvidence, Outgoing,
+    Phase, Profile, Request, Requested, Timestamp, Timing, Verdict,
 };
 use turnwright_store::{Address, Decided, Decider, Encode, MemoryStore, REMEMBERED_BYTES, Refusal};
 
@@ -48,6 +48,7 @@ impl World {
             ceiling: Budget::default(),
             timing: Timing::default(),
             tools: Vec::new(),
+            mixed_batches: MixedBatches::Order,
             digest: Digest::default(),
         };
         let digest = request.digest();

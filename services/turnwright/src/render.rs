@@ -5,7 +5,7 @@ use std::io::Write;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, LineStyle, Table};
-use protocol::Timestamp;
+use protocol::{Proposal, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -64,9 +64,30 @@ pub fn age(ms: u64) -> String {
     }
 }
 
-/// Text for a terminal: no control characters (an answer must not move the cursor), at most `most` characters.
+/// The rows of a proposal: everything that an approval is for.
+pub fn proposal(table: &mut Table, proposal: &Proposal) {
+    table.add_row(["proposal", &proposal.digest.to_string()]);
+    for call in &proposal.calls {
+        let effect = call.effect_key.as_ref().map(|key| format!(", effect {}", clean(&key.0, 64))).unwrap_or_default();
+        table.add_row(["call", &format!("{} {}{effect}", clean(&call.tool.0, 80), value(&call.arguments, usize::MAX))]);
+    }
+    for reason in &proposal.reasons {
+        let (path, message) = (clean(&reason.path, 80), clean(&reason.message, 500));
+        table.add_row(["because", &format!("{path}: {message} ({})", clean(&reason.policy, 80))]);
+    }
+    table.add_row(["expires", &date_time(proposal.expires_at)]);
+    if proposal.four_eyes {
+        table.add_row(["approver", "must be another than the run's actor"]);
+    }
+}
+
+/// Text for a terminal: no control characters (an answer must not move the cursor, nor turn the reading direction), at
+/// most `most` characters.
 pub fn clean(text: &str, most: usize) -> String {
-    let mut out: String = text.chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let steers = |c: char| {
+        c.is_control() || matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut out: String = text.chars().take(most).map(|c| if steers(c) { ' ' } else { c }).collect();
     if text.chars().nth(most).is_some() {
         out.push('…');
     }
@@ -88,6 +109,7 @@ mod tests {
     #[test]
     fn a_models_text_cannot_steer_the_terminal() {
         assert_eq!(clean("a\u{1b}[2Jb\nc", 20), "a [2Jb c");
+        assert_eq!(clean("pay \u{202E}001\u{202C}", 20), "pay  001 ");
         assert_eq!(clean("abcdef", 3), "abc…");
     }
 

@@ -117,7 +117,7 @@ impl Words {
             }
             Fact::ApprovalRequested(requested) => {
                 let asked = self.plan(&requested.plan);
-                format!("{asked} needs an approval of {}", short(&requested.proposal_digest.to_string()))
+                format!("{asked} waits for an approval of {}", requested.proposal_digest)
             }
             Fact::ApprovalGranted { proposal_digest, actor } => {
                 format!("{} approves {}", name(&actor.0), short(&proposal_digest.to_string()))

@@ -144,5 +144,6 @@ fn unknown(tool: &ToolName) -> ToolContract {
         volatile: Vec::new(),
         polling: false,
         independent: true,
+        required: false,
     }
 }

@@ -44,10 +44,12 @@ impl SimModel {
         let body = match self.world.below(24) {
             0 => json!({"schema_version": 1, "kind": "cannot_continue", "reason": "stuck"}),
             1 => json!({"schema_version": 1, "kind": "dance"}),
+            2 | 3 => json!({"schema_version": 1, "kind": "clarification", "question": "which?"}),
             _ if last => json!({"schema_version": 1, "kind": "final", "answer": step}),
             _ => {
                 let calls: Vec<Value> = (0..=self.world.below(3)).map(|n| self.call(n)).collect();
-                json!({"schema_version": 1, "kind": "tool_calls", "calls": calls})
+                let kind = if self.world.below(5) == 0 { "request_approval" } else { "tool_calls" };
+                json!({"schema_version": 1, "kind": kind, "calls": calls})
             }
         };
         body.to_string()

@@ -93,6 +93,11 @@ impl Pipeline {
         self.executor.run(limit, || done(&seen))
     }
 
+    /// Restarts every service: handlers are built anew, only the store and the topics stay.
+    pub fn restart(&mut self) {
+        self.executor.restart();
+    }
+
     /// Runs for that much virtual time.
     pub fn run_for(&mut self, ms: u64) {
         self.run_until(ms, |_| false);

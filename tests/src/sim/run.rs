@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chassis::registry::{Agent, AgentsFile, Carries, Ingress, IngressFile, ProviderConfig, Registry, Tool, ToolsFile};
 use protocol::{
     Actor, Budget, Control, Digest, EffectKey, EffectOutcome, EffectSummary, Event, Fact, InvocationId, LedgerEntry,
-    Receipt, Request, RunEnded, TerminalReason, Timestamp, Timing, ToolCallDispatched,
+    MixedBatches, Receipt, Request, RunEnded, Segment, TerminalReason, Timestamp, Timing, ToolCallDispatched,
 };
 use schemas::{Codec, CodecConfig, ControlRecord, Inbound, Outbound, Topic, WireFormat};
 use serde_json::json;
@@ -174,15 +174,20 @@ async fn caller(parts: Parts, id: InvocationId) {
     }
 }
 
-/// A person who settles what is handed over, by looking into the owner's books.
+/// A person who answers what the runs wait for: approves, refuses or forgets proposals, answers questions, and settles what
+/// is handed over by looking into the owner's books. Now and then the same is said twice.
 async fn operator(parts: Parts) {
     let mut settled: BTreeSet<EffectKey> = BTreeSet::new();
+    let mut answered: BTreeSet<(InvocationId, Segment)> = BTreeSet::new();
     loop {
         parts.services.world.sleep(500).await;
         for record in parts.services.bus.records(Topic::Terminals) {
             let Ok(ended) = parts.services.codec.decode::<RunEnded>(&record) else {
                 continue;
             };
+            if ended.resumable && answered.insert((ended.scope.invocation_id, ended.segment)) {
+                parts.answer(&ended).await;
+            }
             let unresolved = |effect: &&EffectSummary| effect.status.is_unresolved();
             if ended.reason != TerminalReason::ReconciliationRequired {
                 continue;
@@ -210,6 +215,32 @@ async fn operator(parts: Parts) {
 }
 
 impl Parts {
+    /// A person's word on a proposal or a question, or none.
+    async fn answer(&self, ended: &RunEnded) {
+        let world = &self.services.world;
+        let actor = Actor("grace".to_owned());
+        let control = match (&ended.proposal, &ended.question) {
+            (Some(proposal), _) => {
+                let proposal_digest = proposal.digest;
+                match world.below(8) {
+                    0..=4 => Control::Approve { actor, proposal_digest },
+                    5 | 6 => Control::Reject { actor, proposal_digest, reason: "not today".to_owned() },
+                    _ => return,
+                }
+            }
+            (None, Some(_)) => {
+                let step = world.chance(500).then_some(ended.scope.step);
+                Control::Clarify { actor, answer: json!(ended.scope.step), step }
+            }
+            (None, None) => return,
+        };
+        self.control(ended.scope.invocation_id, control.clone());
+        if world.chance(300) {
+            world.sleep(world.below(3_000)).await;
+            self.control(ended.scope.invocation_id, control);
+        }
+    }
+
     fn control(&self, invocation_id: InvocationId, control: Control) {
         let record = ControlRecord { tenant: TENANT.into(), invocation_id, control };
         let record = self.services.codec.encode_control(&record, WireFormat::Json).expect("a control has a record");
@@ -321,7 +352,13 @@ fn registry() -> Registry {
         })),
     ]}))
     .expect("the simulated tools are well formed");
-    let timing = Timing { decide_timeout_ms: 4_000, call_slack_ms: 800, max_reissues: 6, ..Timing::default() };
+    let timing = Timing {
+        decide_timeout_ms: 4_000,
+        call_slack_ms: 800,
+        max_reissues: 6,
+        approval_ttl_ms: 5_000,
+        ..Timing::default()
+    };
     let names = tools.tools.iter().map(|tool: &Tool| tool.name.clone()).collect();
     let agent = Agent {
         name: "sim".into(),
@@ -331,6 +368,7 @@ fn registry() -> Registry {
         tools: names,
         budget: Budget { max_repeated_plan: 3, ..Budget::default() },
         timing,
+        mixed_batches: MixedBatches::Order,
     };
     let ingress = |carries| Ingress { carries, topic: None, tenants: vec![TENANT.into()], may: None };
     Registry {

@@ -105,3 +105,19 @@ fn an_unknown_agent_is_an_invalid_request() {
 fn a_tool_outside_the_profile_is_an_invalid_request() {
     assert_eq!(ends("endless", |asked| asked.tools = Some(vec!["shell".into()])).0, TerminalReason::InvalidRequest);
 }
+
+#[test]
+fn a_required_tool_that_stays_unavailable_ends_the_run() {
+    let world = World::new(|_| (10, answered(503, json!({}))));
+    let ends = |required: bool| {
+        let mut registry = registry();
+        registry.tools.tools[0].required = required;
+        let mut pipeline = pipeline_with(1, registry, ENDLESS, &world);
+        let asked = Request { goal: json!("endless"), ..request(1) };
+        run(&mut pipeline, &asked)
+    };
+    let ended = ends(true);
+    assert_eq!((ended.reason, ended.spent.steps), (TerminalReason::ToolUnavailable, 1));
+    assert_eq!(world.called().len(), 2, "after its retries");
+    assert_eq!(ends(false).reason, TerminalReason::Completed, "another tool's failure is the model's to see");
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chassis::Clock;
 use chassis::registry::Registry;
 use decision::ScriptedProvider;
-use protocol::{CallResult, ErrorClass, Fact, FindingCode, TerminalReason};
+use protocol::{CallResult, ErrorClass, Fact, FindingCode, MixedBatches, TerminalReason};
 use reconciler::{OwnerQuery, OwnerReply, Question};
 use serde_json::{Value, json};
 use tool_executor::LookupTransport;
@@ -222,4 +222,29 @@ runs:
     };
     let (alone, beside) = (took(false), took(true));
     assert!(beside <= 2 * alone + 250, "{alone} ms alone, {beside} ms beside a slow call");
+}
+
+#[test]
+fn a_profile_that_rejects_mixed_batches_sends_them_back_for_repair() {
+    let scenario = r#"
+runs:
+  - steps:
+      - step: 1
+        decision:
+          kind: tool_calls
+          calls:
+            - {call_id: x, tool_name: refund, arguments: {n: 7}}
+            - {call_id: y, tool_name: read_order, arguments: {n: 7}}
+      - {step: 1, round: 1, decision: {kind: tool_calls, calls: [{call_id: y, tool_name: read_order, arguments: {n: 7}}]}}
+      - {step: 2, decision: {kind: final, answer: done}}
+"#;
+    let world = World::echoing();
+    let mut registry = registry();
+    registry.agents.agents[0].mixed_batches = MixedBatches::Reject;
+    let mut pipeline = pipeline_with(1, registry, scenario, &world);
+    assert_eq!(run(&mut pipeline, &request(1)).reason, TerminalReason::Completed);
+    let events = events(&pipeline, id(1));
+    let Fact::DecisionRejected { findings, repair: true, .. } = &events[1].fact else { panic!("{:?}", events[1]) };
+    assert_eq!((findings[0].code, findings[0].path.as_str()), (FindingCode::PlanRefused, "calls[1]"));
+    assert_eq!(world.called(), ["read_order"]);
 }

@@ -1,6 +1,6 @@
 //! Agent profiles and tenants' ceilings (`agents.yaml`).
 
-use protocol::{AgentName, Budget, Digest, MAX_EXACT_INTEGER, Profile, Tenant, Timing, ToolName};
+use protocol::{AgentName, Budget, Digest, MAX_EXACT_INTEGER, MixedBatches, Profile, Tenant, Timing, ToolName};
 use serde::{Deserialize, Serialize};
 
 use super::ToolsFile;
@@ -28,6 +28,9 @@ pub struct Agent {
     pub budget: Budget,
     #[serde(default)]
     pub timing: Timing,
+    /// What happens to a batch with calls that must wait for each other.
+    #[serde(default)]
+    pub mixed_batches: MixedBatches,
 }
 
 /// Where decisions come from.
@@ -87,6 +90,7 @@ impl AgentsFile {
             budget: agent.budget,
             ceiling: self.ceiling(tenant),
             timing: agent.timing,
+            mixed_batches: agent.mixed_batches,
             tools: agent.tools.clone(),
             digest: Digest::of("profile", &[&text]),
         })

@@ -38,6 +38,9 @@ pub struct Tool {
     pub polling: bool,
     #[serde(default = "yes")]
     pub independent: bool,
+    /// The task cannot be done without it: when it stays unavailable, the run ends `tool_unavailable`.
+    #[serde(default)]
+    pub required: bool,
     /// The largest output kept, in bytes.
     #[serde(default = "default_max_output_bytes")]
     pub max_output_bytes: usize,
@@ -118,6 +121,7 @@ impl Tool {
             volatile: self.volatile.clone(),
             polling: self.polling,
             independent: self.independent,
+            required: self.required,
         }
     }
 }

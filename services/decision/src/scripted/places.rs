@@ -1,5 +1,5 @@
-//! Places in a scripted decision that the context fills: `{goal.field}`, `{c1.output.path}`, `{c1.error.class}`. A string
-//! that is one place takes the value's JSON type; `{{` and `}}` stand for braces.
+//! Places in a scripted decision that the context fills: `{goal.field}`, `{c1.output.path}`, `{c1.error.class}`, and
+//! `{answer.path}` for the newest answer to a question. A string that is one place takes the value's JSON type; `{{` and `}}` stand for braces.
 
 use serde_json::{Map, Value};
 
@@ -10,8 +10,10 @@ pub(super) fn check(value: &Value, at: &str, problems: &mut Vec<String>) {
     match value {
         Value::String(text) => {
             let known = |path: &str| match path.split('.').collect::<Vec<_>>()[..] {
-                ["goal", ..] | [_, "output" | "error", ..] => Ok(Value::Null),
-                _ => Err(format!("`{{{path}}}` must be {{goal.…}}, {{call_id.output.…}} or {{call_id.error.…}}")),
+                ["goal" | "answer", ..] | [_, "output" | "error", ..] => Ok(Value::Null),
+                _ => Err(format!(
+                    "`{{{path}}}` must be {{goal.…}}, {{answer.…}}, {{call_id.output.…}} or {{call_id.error.…}}"
+                )),
             };
             if let Err(why) = render(text, &known) {
                 problems.push(format!("{at}: {why}"));
@@ -75,6 +77,11 @@ fn look_up(path: &str, context: &Context) -> Result<Value, String> {
     let head = fields.next().unwrap_or_default();
     if head == "goal" {
         return walk(&context.goal, fields).ok_or_else(|| format!("`{{{path}}}` is not in the goal"));
+    }
+    if head == "answer" {
+        let answer = context.turns.iter().rev().find_map(|turn| turn.answer.as_ref());
+        let answer = answer.ok_or_else(|| format!("`{{{path}}}`: no turn before this one has an answer"))?;
+        return walk(answer, fields).ok_or_else(|| format!("`{{{path}}}` is not in the answer"));
     }
     let results = context.turns.iter().rev().flat_map(|turn| &turn.results);
     let result = results.into_iter().find(|result| result.call_id == head);

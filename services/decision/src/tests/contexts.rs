@@ -53,6 +53,28 @@ fn a_repair_shows_the_findings_of_its_step_and_the_next_step_does_not() {
 }
 
 #[test]
+fn a_refused_proposal_is_shown_as_results_and_a_question_with_its_answer() {
+    let world = World::admitted();
+    let proposed = ProposedCall { provider_call_id: "a".into(), tool: "look".into(), arguments: json!({"q": 1}) };
+    let contract = world.registry.tool(&"look".into()).unwrap().contract();
+    let calls = vec![AcceptedCall { call: proposed, contract }];
+    let decision = AcceptedDecision::RequestApproval { calls };
+    world.judge(Judgement::Accepted { decision, evidence: evidence() });
+    let proposal_digest = world.proposal().digest;
+    let (actor, reason) = ("grace".into(), "not today".into());
+    world.input(Input::Control(Control::Reject { actor, proposal_digest, reason }));
+    let decision = AcceptedDecision::Clarification { question: "which order?".into() };
+    world.judge(Judgement::Accepted { decision, evidence: evidence() });
+    world.input(Input::Control(Control::Clarify { actor: "ada".into(), answer: json!({"order": 7}), step: None }));
+    let context = asked(&world);
+    let message = "a person refused this call: not today".to_owned();
+    let refused = PastOutcome::Error { class: ErrorClass::Unauthorized, message };
+    assert_eq!(context.turns[0].results[0].outcome, refused);
+    assert_eq!(context.turns[1].decision, json!({"kind": "clarification", "question": "which order?"}));
+    assert_eq!((context.turns[0].answer.clone(), context.turns[1].answer.clone()), (None, Some(json!({"order": 7}))));
+}
+
+#[test]
 fn a_context_keeps_the_newest_turns_and_says_how_many_it_leaves_out() {
     let mut world = World::admitted();
     for id in ["a", "b", "c"] {

@@ -29,6 +29,7 @@ fn request(goal: Value, step: u32, attempt: u32) -> ModelRequest {
         step: Step(step),
         decision: json!({}),
         results: vec![result("c1", PastOutcome::Output(output)), result("c2", error.clone())],
+        answer: None,
     };
     let context = Context {
         system: String::new(),

@@ -190,6 +190,16 @@ impl World {
         turn.expect("a turn was asked for")
     }
 
+    /// The newest proposal that a caller was shown.
+    pub fn proposal(&self) -> Proposal {
+        let sent = self.sent.0.lock().unwrap();
+        let proposal = sent.iter().rev().find_map(|message| match message {
+            Message::RunEnded(ended) => ended.proposal.clone(),
+            _ => None,
+        });
+        proposal.expect("a proposal waits")
+    }
+
     pub fn record(&self, turn: &TurnReady) -> Inbound {
         let id = EventId::answer(turn.scope.invocation_id, turn.scope.basis, "turn");
         self.inbound(self.codec.encode(turn, id, None).unwrap())

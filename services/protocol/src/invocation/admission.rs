@@ -2,7 +2,9 @@
 
 use super::draft::Draft;
 use super::{Ignored, Invocation, Phase, Requested, Stub};
-use crate::{Actor, Admitted, Budget, Digest, Fact, MAX_FUTURE_MS, Profile, Request, TerminalReason, Timing};
+use crate::{
+    Actor, Admitted, Budget, Digest, Fact, MAX_FUTURE_MS, MixedBatches, Profile, Request, TerminalReason, Timing,
+};
 
 pub(super) fn requested(draft: &mut Draft, requested: &Requested) -> Result<(), Ignored> {
     let Requested { request, digest, requested_at, profile, horizon_ms } = requested;
@@ -27,6 +29,7 @@ pub(super) fn requested(draft: &mut Draft, requested: &Requested) -> Result<(), 
         tools: terms.tools,
         budget: terms.budget,
         timing: terms.timing,
+        mixed_batches: terms.mixed_batches,
         profile_digest: terms.profile_digest,
     })))?;
     if let Some(Stub { actor, detail }) = stub {
@@ -45,6 +48,7 @@ struct Terms {
     tools: Vec<crate::ToolName>,
     budget: Budget,
     timing: Timing,
+    mixed_batches: MixedBatches,
     profile_digest: Digest,
 }
 
@@ -56,6 +60,7 @@ fn terms(request: &Request, profile: Option<&Profile>) -> (Terms, Option<String>
             tools: Vec::new(),
             budget: Budget::default(),
             timing: Timing::default(),
+            mixed_batches: MixedBatches::default(),
             profile_digest: Digest::default(),
         };
         return (terms, Some(format!("agent: no agent `{}` is configured for this tenant", request.agent)));
@@ -74,7 +79,8 @@ fn terms(request: &Request, profile: Option<&Profile>) -> (Terms, Option<String>
             asked.iter().filter(|tool| profile.tools.contains(tool)).cloned().collect()
         }
     };
-    (Terms { tools, budget, timing: profile.timing, profile_digest: profile.digest }, problem)
+    let Profile { timing, mixed_batches, digest: profile_digest, .. } = *profile;
+    (Terms { tools, budget, timing, mixed_batches, profile_digest }, problem)
 }
 
 impl Invocation {

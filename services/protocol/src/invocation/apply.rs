@@ -274,6 +274,7 @@ fn admit(state: &mut Invocation, admitted: &Admitted, event: &Event) -> Option<(
         tools: admitted.tools.clone(),
         budget: admitted.budget,
         timing: admitted.timing,
+        mixed_batches: admitted.mixed_batches,
         output_schema: request.output_schema.clone(),
         profile_digest: admitted.profile_digest,
         spent: Spent::default(),

@@ -280,7 +280,8 @@ pub(super) fn resolve(
     evidence: &str,
 ) -> Result<(), Ignored> {
     let entry = draft.state.ledger.entry(key)?.ok_or(Ignored::Stale)?;
-    if !entry.status.is_unresolved() && !entry.status.is_settled() {
+    // Of what nobody ever started there is nothing to say.
+    if entry.status == EffectStatus::Prepared && entry.attempts.is_empty() {
         return Err(Ignored::Stale);
     }
     let call_id = *entry.call_ids.last().ok_or(Ignored::Stale)?;

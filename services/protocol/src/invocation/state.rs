@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::{
     Actor, AgentName, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId, CallOutcome, Digest, EffectKey,
-    Epoch, InvocationId, Ledger, ModelEvidence, PendingApproval, PendingClarification, Plan, PlanMark, PlanPlace,
-    PlannedCall, Probe, Round, Scope, Segment, Spent, Step, TaskType, Tenant, TerminalReason, Timestamp, Timing,
-    ToolName, Version,
+    Epoch, InvocationId, Ledger, MixedBatches, ModelEvidence, PendingApproval, PendingClarification, Plan, PlanMark,
+    PlanPlace, PlannedCall, Probe, Round, Scope, Segment, Spent, Step, TaskType, Tenant, TerminalReason, Timestamp,
+    Timing, ToolName, Version,
 };
 
 /// One invocation, or the place where one may come to be.
@@ -58,6 +58,7 @@ pub struct Run {
     pub tools: Vec<ToolName>,
     pub budget: Budget,
     pub timing: Timing,
+    pub mixed_batches: MixedBatches,
     pub output_schema: Option<Value>,
     pub profile_digest: Digest,
     pub spent: Spent,

@@ -2,11 +2,11 @@
 //! authority (M6), progress before anything runs (M12).
 
 use super::draft::Draft;
-use super::{Ignored, Phase, Run, Stage, calls, suspend};
+use super::{Execution, Ignored, Phase, Run, Stage, calls, suspend};
 use crate::{
-    AcceptedCall, AcceptedDecision, ApprovalReason, CallOutcome, CallResult, Digest, Fact, Finding, FindingCode, Gate,
-    Judgement, ModelEvidence, Plan, PlanMark, Round, Spent, TerminalReason, TurnCommitted, TurnPlanned, TurnResult,
-    Verdict, all_denied, canonical, fingerprint,
+    AcceptedCall, AcceptedDecision, ApprovalReason, CallOutcome, CallResult, Digest, ErrorClass, Fact, Finding,
+    FindingCode, Gate, Judgement, MixedBatches, ModelEvidence, Plan, PlanMark, Round, Spent, TerminalReason, ToolName,
+    TurnCommitted, TurnPlanned, TurnResult, Verdict, all_denied, canonical, fingerprint,
 };
 
 pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignored> {
@@ -70,6 +70,9 @@ fn batch(
     let (step, _) = draft.state.turn();
     match Plan::build(draft.state.place(step, round), calls) {
         Err(findings) => rejected(draft, round, findings, evidence),
+        Ok(plan) if run(draft)?.mixed_batches == MixedBatches::Reject && !plan.mixed().is_empty() => {
+            rejected(draft, round, plan.mixed(), evidence)
+        }
         Ok(plan) => plan_turn(draft, round, plan, fingerprint(calls), verdict, evidence, gate),
     }
 }
@@ -180,8 +183,30 @@ pub(super) fn finish(draft: &mut Draft) -> Result<(), Ignored> {
     });
     let (results, decision) = (results.collect(), execution.plan.decision());
     let (round, evidence, mark) = (execution.round, execution.evidence.clone(), execution.mark);
+    let missing = unavailable(execution);
     commit_turn(draft, round, decision, results, &evidence, Some(mark))?;
+    if let Some(tool) = missing {
+        let detail = format!("`{tool}` is required, and it stayed unavailable");
+        return draft.end(TerminalReason::ToolUnavailable, None, detail);
+    }
     go_on(draft)
+}
+
+/// A tool without which the task cannot be done, and that stayed unavailable for all attempts of a call.
+fn unavailable(execution: &Execution) -> Option<ToolName> {
+    let lost = |stage: &Stage| match stage {
+        Stage::Settled(outcome) => {
+            matches!(&outcome.result, CallResult::Error(error) if error.class == ErrorClass::Unavailable)
+        }
+        Stage::Waiting
+        | Stage::Released { .. }
+        | Stage::Claimed(_)
+        | Stage::Backoff { .. }
+        | Stage::Unknown(_)
+        | Stage::Unanswerable { .. } => false,
+    };
+    let mut calls = execution.plan.calls.iter().zip(&execution.calls);
+    calls.find(|(call, state)| call.contract.required && lost(&state.stage)).map(|(call, _)| call.tool.clone())
 }
 
 /// The next turn, if time, steps, tokens and cost are left for it.

@@ -195,7 +195,14 @@ impl World {
         .unwrap();
         let budget = Budget::default();
         let tools: Vec<ToolName> = vec!["refund".into(), "profile".into()];
-        let profile = Profile { budget, ceiling: budget, timing: Timing::default(), tools, digest: Digest::default() };
+        let profile = Profile {
+            budget,
+            ceiling: budget,
+            timing: Timing::default(),
+            mixed_batches: MixedBatches::Order,
+            tools,
+            digest: Digest::default(),
+        };
         let (digest, requested_at) = (request.digest(), Timestamp(1_000_000));
         let profile = Some(profile);
         let out = self.decide(Input::Requested(Box::new(Requested {

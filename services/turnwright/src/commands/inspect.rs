@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use protocol::{EffectOutcome, Event, Invocation, InvocationId, LedgerEntry, Phase, Version};
+use protocol::{EffectOutcome, Event, Invocation, InvocationId, LedgerEntry, Phase, Suspension, Version};
 use serde_json::json;
 use store::{Address, Entries, Loaded, Store};
 
@@ -142,6 +142,9 @@ fn about(table: &mut comfy_table::Table, state: &Invocation) {
         Some(Phase::Ended(ended)) => format!("ended: {}", ended.reason.as_str()),
     };
     table.add_row(["phase", &phase]);
+    if let Some(Phase::Suspended(suspension)) = state.phase() {
+        waits(table, suspension);
+    }
     table.add_row(["version", &state.version.to_string()]);
     if let Some(run) = &state.run {
         table.add_row(["agent", &render::clean(&run.agent.0, 80)]);
@@ -159,4 +162,15 @@ fn about(table: &mut comfy_table::Table, state: &Invocation) {
         }
     }
     table.add_row(["last event", &render::date_time(state.at)]);
+}
+
+/// What a person is asked. The effects that an operator is asked about stand in the ledger's table.
+fn waits(table: &mut comfy_table::Table, suspension: &Suspension) {
+    match suspension {
+        Suspension::Approval(pending) => render::proposal(table, &pending.requested.proposal()),
+        Suspension::Clarification(pending) => {
+            table.add_row(["question", &render::clean(&pending.question, 500)]);
+        }
+        Suspension::Operator(_) => {}
+    }
 }

@@ -228,6 +228,12 @@ fn print(settings: &Settings, event_id: &str, ended: &RunEnded) {
     if let Some(answer) = &ended.answer {
         table.add_row(["answer", &render::value(answer, 2_000)]);
     }
+    if let Some(proposal) = &ended.proposal {
+        render::proposal(&mut table, proposal);
+    }
+    if let Some(question) = &ended.question {
+        table.add_row(["question", &render::clean(question, 500)]);
+    }
     if !ended.detail.is_empty() {
         table.add_row(["detail", &render::clean(&ended.detail, 500)]);
     }

@@ -58,6 +58,12 @@ pub struct Summary {
     pub steps: Option<u32>,
     #[serde(default)]
     pub tool_calls: Option<u32>,
+    /// What an approval must name; only while one is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal_digest: Option<String>,
+    /// What the model asks, its beginning; only while an answer is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
     #[serde(default)]
     pub at: Timestamp,
     #[serde(flatten)]
@@ -87,8 +93,18 @@ pub async fn run(settings: &Settings, arguments: Arguments) -> Result<u8, Error>
         render::json(&rows);
         return Ok(exit::COMPLETED);
     }
-    let mut table =
-        render::table(["invocation", "tenant", "agent", "task type", "phase", "reason", "steps", "calls", "age"]);
+    let mut table = render::table([
+        "invocation",
+        "tenant",
+        "agent",
+        "task type",
+        "phase",
+        "reason",
+        "waits for",
+        "steps",
+        "calls",
+        "age",
+    ]);
     for row in &rows {
         let summary = &row.summary;
         let text =
@@ -105,6 +121,7 @@ pub async fn run(settings: &Settings, arguments: Arguments) -> Result<u8, Error>
             text(&summary.task_type),
             phase,
             text(&summary.reason),
+            waits_for(summary),
             number(summary.steps),
             number(summary.tool_calls),
             render::age(now.ms_since(summary.at)),
@@ -115,6 +132,12 @@ pub async fn run(settings: &Settings, arguments: Arguments) -> Result<u8, Error>
         render::line(format!("{more} more; --limit shows them"));
     }
     Ok(exit::COMPLETED)
+}
+
+/// What an answer must name, or the question.
+fn waits_for(summary: &Summary) -> String {
+    let waits = summary.proposal_digest.as_ref().or(summary.question.as_ref());
+    waits.map_or_else(|| "–".to_owned(), |text| render::clean(text, 80))
 }
 
 /// The whole index. Shards are read side by side.

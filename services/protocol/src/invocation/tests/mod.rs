@@ -1,6 +1,8 @@
 //! Transcripts and properties of the decider. Each transcript drives `handle`/`apply`/`emit` as the committer does.
 
+mod plans;
 mod properties;
 mod suspensions;
+mod table;
 mod transcripts;
 mod world;

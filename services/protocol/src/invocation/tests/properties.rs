@@ -1,5 +1,7 @@
 //! Random input sequences, answers drawn from what was really emitted, duplicated and reordered.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -8,7 +10,7 @@ use crate::*;
 
 /// One step of a random run: which kind of input, and a number to choose among what is at hand.
 fn steps() -> impl Strategy<Value = Vec<(u8, u16, u16)>> {
-    prop::collection::vec((0..12_u8, any::<u16>(), 0..3_000_u16), 1..60)
+    prop::collection::vec((0..16_u8, any::<u16>(), 0..3_000_u16), 1..60)
 }
 
 fn pick<T: Clone>(list: &[T], n: u16) -> Option<T> {
@@ -33,6 +35,15 @@ fn judgement(n: u16) -> Judgement {
         0 => accepted(AcceptedDecision::Final { answer: json!(n) }),
         1 => accepted(AcceptedDecision::CannotContinue { reason: "stuck".into() }),
         2 => Judgement::DecisionFailed { message: "down".into() },
+        4 => accepted(AcceptedDecision::Clarification { question: format!("which of {}?", n % 3) }),
+        5 => accepted(AcceptedDecision::RequestApproval { calls: calls(n / 16) }),
+        6 | 7 => Judgement::ApprovalRequired {
+            decision: AcceptedDecision::ToolCalls { calls: calls(n / 16) },
+            reasons: vec![ApprovalReason { path: format!("calls[{}]", n % 3), ..ApprovalReason::asked_by_model() }],
+            four_eyes: n.is_multiple_of(3),
+            ttl_ms: n.is_multiple_of(5).then_some(u64::from(n)),
+            evidence,
+        },
         3 => Judgement::Rejected { findings: vec![Finding::new(FindingCode::UnknownTool, "calls", "no")], evidence },
         _ => accepted(AcceptedDecision::ToolCalls { calls: calls(n / 16) }),
     }
@@ -76,6 +87,9 @@ fn input(world: &World, kind: u8, n: u16) -> Option<Input> {
         })
         .collect();
     let dispatch = pick(&world.dispatches(), n);
+    // Old digests too: what was answered once must not count again.
+    let proposals: Vec<Digest> = world.ends().iter().filter_map(|end| Some(end.proposal.as_ref()?.digest)).collect();
+    let newest = proposals.last().copied();
     Some(match kind {
         0..=2 => Input::Verdict(Box::new(Verdict {
             scope: turns.last()?.scope.clone(),
@@ -93,6 +107,20 @@ fn input(world: &World, kind: u8, n: u16) -> Option<Input> {
         6 | 7 => Input::CallSettled(Box::new(settled(&dispatch?, attempt_outcome(n / 8)))),
         8 => Input::EffectAnswered(Box::new(answered(&pick(&queries, n)?, answer(n / 8)))),
         9 | 10 => Input::TimerFired(pick(&timers(&world.state), n)?.name),
+        11 | 12 => Input::Control(Control::Approve {
+            actor: if n.is_multiple_of(4) { "ada".into() } else { "grace".into() },
+            proposal_digest: if n.is_multiple_of(3) { pick(&proposals, n)? } else { newest? },
+        }),
+        13 => Input::Control(Control::Reject {
+            actor: "grace".into(),
+            proposal_digest: if n.is_multiple_of(3) { pick(&proposals, n)? } else { newest? },
+            reason: "no".into(),
+        }),
+        14 => Input::Control(Control::Clarify {
+            actor: "ada".into(),
+            answer: json!(n % 4),
+            step: n.is_multiple_of(3).then(|| Step(u32::from(n % 5))),
+        }),
         _ if n.is_multiple_of(4) => Input::Control(Control::Cancel { actor: "ada".into(), reason: "no".into() }),
         _ => Input::Control(Control::ResolveEffect {
             actor: "grace".into(),
@@ -101,6 +129,69 @@ fn input(world: &World, kind: u8, n: u16) -> Option<Input> {
             evidence: "seen".into(),
         }),
     })
+}
+
+/// No (step, round) is used for two turns, every committed turn has its own step, and every segment ends once.
+fn turns_are_unique(world: &World) -> Result<(), String> {
+    let mut asked = BTreeMap::new();
+    let mut segments = BTreeSet::new();
+    let mut steps = BTreeSet::new();
+    for message in &world.out {
+        match message {
+            Message::TurnReady(turn) => {
+                let scope = &turn.scope;
+                if asked.insert((scope.step, scope.round), scope.basis).is_some_and(|before| before != scope.basis) {
+                    return Err(format!("step {}, round {} stands for two turns", scope.step, scope.round));
+                }
+            }
+            Message::RunEnded(ended) if !segments.insert(ended.segment) => {
+                return Err(format!("segment {} ends twice", ended.segment));
+            }
+            Message::RunEnded(_)
+            | Message::ToolCallDispatched(_)
+            | Message::EffectQueried(_)
+            | Message::EventsCommitted(_) => {}
+        }
+    }
+    let committed = world.events.iter().filter(|event| matches!(event.fact, Fact::TurnCommitted(_)));
+    for event in committed {
+        if !steps.insert(event.step) {
+            return Err(format!("step {} is committed twice", event.step));
+        }
+    }
+    match segments.iter().enumerate().all(|(i, segment)| segment.0 == i as u32 + 1) {
+        true => Ok(()),
+        false => Err(format!("segments are left out: {segments:?}")),
+    }
+}
+
+/// I13: a gated batch runs by one grant with its digest, within its time, and a refused one never.
+fn approvals_are_used_once(world: &World) -> Result<(), String> {
+    let mut waiting: BTreeMap<Digest, Timestamp> = BTreeMap::new();
+    let mut granted = BTreeSet::new();
+    let mut gated = BTreeSet::new();
+    for event in &world.events {
+        match &event.fact {
+            Fact::ApprovalRequested(requested) => {
+                waiting.insert(requested.proposal_digest, requested.expires_at);
+                gated.insert(requested.plan.calls[0].call_id);
+            }
+            Fact::ApprovalGranted { proposal_digest, .. } => match waiting.remove(proposal_digest) {
+                Some(expires_at) if event.at < expires_at => drop(granted.insert(*proposal_digest)),
+                Some(_) | None => return Err(format!("{proposal_digest} was granted when it did not wait")),
+            },
+            Fact::ApprovalRefused { proposal_digest, .. } => {
+                waiting.remove(proposal_digest).ok_or(format!("{proposal_digest} was refused when it did not wait"))?;
+            }
+            Fact::TurnPlanned(planned)
+                if gated.contains(&planned.plan.calls[0].call_id) && !granted.remove(&planned.proposal_digest) =>
+            {
+                return Err(format!("{} was planned without a grant", planned.proposal_digest));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 proptest! {
@@ -147,6 +238,8 @@ proptest! {
             let late = world.events[stopped..].iter().any(|event| matches!(event.fact, Fact::CallClaimed { .. }));
             prop_assert!(!late, "a claim came after the cancel (I7)");
         }
+        prop_assert_eq!(turns_are_unique(&world), Ok(()));
+        prop_assert_eq!(approvals_are_used_once(&world), Ok(()));
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub fn contract(tool: &str) -> ToolContract {
         volatile: vec!["trace".into()],
         polling: false,
         independent: true,
+        required: false,
     }
 }
 
@@ -60,6 +61,7 @@ pub fn profile() -> Profile {
         budget: budget(),
         ceiling: Budget { max_steps: 10, ..budget() },
         timing: Timing::default(),
+        mixed_batches: MixedBatches::Order,
         tools: vec![LOOKUP.into(), REFUND.into(), "read_order".into()],
         digest: Digest::of("profile", &[]),
     }
