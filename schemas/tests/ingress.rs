@@ -108,6 +108,37 @@ fn a_field_of_the_wrong_type_is_named_with_what_it_must_be() {
 }
 
 #[test]
+fn a_goal_predicate_is_read_in_full_or_refused_by_the_name_of_its_field() {
+    use DeadLetterCode::{InvalidRequest, Malformed};
+    let paid = json!({"name": "paid", "tool": "pay", "pointer": "/status", "equals": "ok"});
+    let done = json!({"name": "done", "tool": "pay", "exists": true});
+    let value = with(json!({"goal_predicates": [paid, done]})).to_string();
+    let request = codec(PublicWire::Json).decode_request(&record(Some(ID), value)).unwrap();
+    let read: Vec<_> = request.goal_predicates.iter().map(|goal| (goal.name.as_str(), goal.equals.clone())).collect();
+    assert_eq!(read, [("paid", Some(json!("ok"))), ("done", None)]);
+    assert_eq!(json!(request.goal_predicates)[0], paid, "as it was sent");
+    let refused = |change: Value, code, field: &str, message: &str| {
+        let mut second = done.clone();
+        second.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let field = format!("goal_predicates[1]{field}");
+        assert_refused(with(json!({"goal_predicates": [paid, second]})), code, &field, message);
+    };
+    refused(json!({"name": 1}), Malformed, ".name", "must be a text");
+    refused(json!({"tool": null}), Malformed, ".tool", "is required");
+    refused(json!({"pointer": 7}), Malformed, ".pointer", "must be a text");
+    refused(json!({"exists": "yes"}), Malformed, ".exists", "must be true or false");
+    refused(json!({"value": 1}), Malformed, ".value", "the fields are: name, tool, pointer, equals, exists");
+    refused(json!({"name": "paid"}), InvalidRequest, ".name", "stands twice");
+    refused(json!({"pointer": "status"}), InvalidRequest, ".pointer", "JSON Pointer");
+    refused(json!({"equals": 1}), InvalidRequest, "", "one of `equals` and `exists`");
+    refused(json!({"exists": null}), InvalidRequest, "", "one of `equals` and `exists`");
+    let whole = |value: Value| with(json!({ "goal_predicates": value }));
+    assert_refused(whole(json!("paid")), Malformed, "goal_predicates", "must be a list of objects");
+    assert_refused(whole(json!(["paid"])), Malformed, "goal_predicates[0]", "must be a JSON object");
+    assert_refused(whole(json!(vec![paid; 17])), InvalidRequest, "goal_predicates", "at most 16");
+}
+
+#[test]
 fn unknown_fields_are_refused_by_name_with_the_known_ones() {
     assert_refused(with(json!({"tennant": "acme"})), DeadLetterCode::Malformed, "tennant", "task_type");
     let budget = with(json!({"budget": {"steps": 3}}));

@@ -332,7 +332,9 @@ fn approvals(id: InvocationId, events: &[(u64, Event)], found: &mut Found) {
             }
             Fact::ApprovalGranted { proposal_digest, .. } => match waiting.take() {
                 Some(requested) if requested.proposal_digest == *proposal_digest && event.at < requested.expires_at => {
-                    requested.plan.calls.iter().for_each(|call| drop(gated.remove(&call.call_id)));
+                    for call in &requested.plan.calls {
+                        gated.remove(&call.call_id);
+                    }
                 }
                 Some(_) | None => found.add("I13", format!("{id}: {proposal_digest} was granted without waiting")),
             },

@@ -115,6 +115,24 @@ impl Fields {
         self.take(name).map(|value| Fields::of(value, &path)).transpose()
     }
 
+    pub fn objects(&mut self, name: &'static str) -> Result<Vec<Fields>, Rejection> {
+        let path = self.path(name);
+        let list = match self.take(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(list)) => list,
+            Some(_) => return Err(self.malformed(name, "must be a list of objects")),
+        };
+        list.into_iter().enumerate().map(|(i, value)| Fields::of(value, &format!("{path}[{i}]"))).collect()
+    }
+
+    pub fn flag(&mut self, name: &'static str) -> Result<Option<bool>, Rejection> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(_) => Err(self.malformed(name, "must be true or false")),
+        }
+    }
+
     /// Refuses another version than 1, where one is named.
     pub fn version(&mut self) -> Result<(), Rejection> {
         match self.take("schema_version") {

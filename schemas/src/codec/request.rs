@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::fields::{Fields, MAX_EXACT};
 use super::ingress::{Raw, identify};
 use super::{Codec, EncodeError, Place, WireFormat};
-use crate::wire::{BudgetRequested, InvocationRequested, Json, Time};
+use crate::wire::{BudgetRequested, GoalPredicate, InvocationRequested, Json, Time};
 use crate::{DeadLetterCode, Inbound, Limits, Outbound, Rejection, Topic};
 
 impl Codec {
@@ -64,12 +64,41 @@ fn from_json(mut fields: Fields) -> Result<InvocationRequested, Rejection> {
         budget,
         deadline: fields.time("deadline")?,
         output_schema: fields.json("output_schema"),
-        goal_predicates: fields.json("goal_predicates"),
+        goal_predicates: predicates(&mut fields)?,
         labels: fields.labels("labels")?,
         requested_at: fields.time("requested_at")?,
     };
     fields.finish()?;
     Ok(wire)
+}
+
+fn predicates(fields: &mut Fields) -> Result<Vec<GoalPredicate>, Rejection> {
+    let predicate = |mut fields: Fields| {
+        let predicate = GoalPredicate {
+            name: fields.text("name")?,
+            tool: fields.text("tool")?,
+            pointer: fields.optional_text("pointer")?.unwrap_or_default(),
+            equals: fields.json("equals"),
+            exists: fields.flag("exists")?,
+        };
+        fields.finish()?;
+        Ok(predicate)
+    };
+    fields.objects("goal_predicates")?.into_iter().map(predicate).collect()
+}
+
+fn goals(wire: Vec<GoalPredicate>, limits: &Limits) -> Result<Vec<protocol::GoalPredicate>, Rejection> {
+    let goal = |(i, wire): (usize, GoalPredicate)| {
+        let at = format!("goal_predicates[{i}].equals");
+        Ok(protocol::GoalPredicate {
+            name: wire.name,
+            tool: ToolName(wire.tool),
+            pointer: wire.pointer,
+            equals: wire.equals.map(|value| value.value(&at, limits.outside())).transpose()?,
+            exists: wire.exists,
+        })
+    };
+    wire.into_iter().enumerate().map(goal).collect()
 }
 
 fn from_wire(wire: InvocationRequested, record: &Inbound, limits: &Limits) -> Result<Request, Rejection> {
@@ -85,7 +114,7 @@ fn from_wire(wire: InvocationRequested, record: &Inbound, limits: &Limits) -> Re
         budget: budget(&wire.budget)?,
         deadline: wire.deadline.map(|time| time.0),
         output_schema: json("output_schema", wire.output_schema)?,
-        goal_predicates: json("goal_predicates", wire.goal_predicates)?,
+        goal_predicates: goals(wire.goal_predicates, limits)?,
         labels: wire.labels,
         requested_at: wire.requested_at.map(|time| time.0),
     })
@@ -121,6 +150,15 @@ fn to_wire(request: &Request, limits: &Limits) -> Result<InvocationRequested, En
     let json = |field: &str, value: Option<&serde_json::Value>| {
         value.map(|value| Json::of(field, value, limits.outside())).transpose()
     };
+    let goal = |goal: &protocol::GoalPredicate| {
+        Ok(GoalPredicate {
+            name: goal.name.clone(),
+            tool: goal.tool.0.clone(),
+            pointer: goal.pointer.clone(),
+            equals: json("goal_predicates[].equals", goal.equals.as_ref())?,
+            exists: goal.exists,
+        })
+    };
     let whole = |value: Option<u64>| value.map(|value| i64::try_from(value).unwrap_or(i64::MAX));
     let tools = request.tools.as_ref();
     Ok(InvocationRequested {
@@ -140,7 +178,7 @@ fn to_wire(request: &Request, limits: &Limits) -> Result<InvocationRequested, En
         },
         deadline: request.deadline.map(Time),
         output_schema: json("output_schema", request.output_schema.as_ref())?,
-        goal_predicates: json("goal_predicates", request.goal_predicates.as_ref())?,
+        goal_predicates: request.goal_predicates.iter().map(goal).collect::<Result<_, _>>()?,
         labels: request.labels.clone(),
         requested_at: request.requested_at.map(Time),
     })

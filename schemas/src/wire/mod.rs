@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::{EncodeError, Limits, Rejection};
 
 pub use dead_letter::{DeadLettered, Header};
-pub use request::{BudgetRequested, ControlRequested, InvocationRequested};
+pub use request::{BudgetRequested, ControlRequested, GoalPredicate, InvocationRequested};
 pub use scalars::{Bytes, Json, Time, bounded, json_rejection};
 pub use symbols::{ControlKind, ErrorClass, LetterCode, ResolvedOutcome, unrecognized};
 

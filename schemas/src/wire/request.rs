@@ -20,7 +20,7 @@ pub struct InvocationRequested {
     pub budget: BudgetRequested,
     pub deadline: Option<Time>,
     pub output_schema: Option<Json>,
-    pub goal_predicates: Option<Json>,
+    pub goal_predicates: Vec<GoalPredicate>,
     pub labels: BTreeMap<String, String>,
     pub requested_at: Option<Time>,
 }
@@ -32,6 +32,15 @@ pub struct BudgetRequested {
     pub max_tokens: Option<i64>,
     pub max_cost_micros: Option<i64>,
     pub max_repeated_plan: Option<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GoalPredicate {
+    pub name: String,
+    pub tool: String,
+    pub pointer: String,
+    pub equals: Option<Json>,
+    pub exists: Option<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -139,6 +139,10 @@ impl Dice {
                     budget: self.budget(),
                     timing: Timing::default(),
                     mixed_batches: self.pick(&[MixedBatches::Order, MixedBatches::Reject]),
+                    progress: ProgressLimits {
+                        no_state_delta: Limit::after(self.small()),
+                        ..ProgressLimits::default()
+                    },
                     profile_digest: self.digest(),
                 }))
             }
@@ -192,7 +196,13 @@ impl Dice {
                 evidence: self.evidence(),
                 mark: self.maybe(Self::mark),
                 spent: self.spent(),
-                results_digest: self.digest(),
+                progress: TurnProgress {
+                    results_digest: self.digest(),
+                    new_results: self.small(),
+                    goals_met: self.list(2, Self::name),
+                    error_cycle: self.small(),
+                    ..TurnProgress::default()
+                },
             })),
             14 => {
                 let reason = self.pick(&[TerminalReason::Cancelled, TerminalReason::DeadlineExceeded]);

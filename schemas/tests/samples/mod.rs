@@ -2,8 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of the samples")]
 
 mod facts;
-
-use std::collections::BTreeMap;
+mod requests;
 
 use protocol::*;
 use serde_json::{Map, Value};
@@ -332,34 +331,6 @@ impl Dice {
         let kind = usize::try_from(self.below(FACTS as u64)).unwrap();
         let fact = self.fact(kind);
         Event::seal(Version(self.count()), self.digest(), Step(self.small()), self.time(), fact)
-    }
-
-    /// One that passes its own check.
-    pub fn request(&mut self) -> Request {
-        Request {
-            invocation_id: InvocationId(self.uuid()),
-            tenant: Tenant(self.name()),
-            actor: Actor(self.name()),
-            task_type: TaskType(self.name()),
-            agent: AgentName(self.name()),
-            goal: match self.json_not_null() {
-                Value::String(text) => Value::String(format!("do {text}")),
-                goal => goal,
-            },
-            tools: self.maybe(|dice| dice.list(3, |dice| ToolName(dice.name()))),
-            budget: BudgetRequest {
-                max_steps: self.maybe(|dice| dice.small().max(1)),
-                max_tool_calls: self.maybe(Self::small),
-                max_tokens: self.maybe(|dice| dice.below(1 << 53)),
-                max_cost_micros: self.maybe(|dice| dice.below(1 << 53)),
-                max_repeated_plan: self.maybe(Self::small),
-            },
-            deadline: self.maybe(Self::time),
-            output_schema: self.maybe(Self::object),
-            goal_predicates: self.maybe(Self::json_not_null),
-            labels: self.list(3, |dice| (dice.name(), dice.name())).into_iter().collect::<BTreeMap<_, _>>(),
-            requested_at: self.maybe(Self::time),
-        }
     }
 
     pub fn control(&mut self) -> ControlRecord {

@@ -3,8 +3,8 @@
 
 use chassis::registry::{Agent, Registry};
 use protocol::{
-    AcceptedCall, AcceptedDecision, CallResult, Digest, EffectStatus, ErrorClass, Event, Fact, Finding, Round, Step,
-    ToolName, TurnCommitted, TurnReady, TurnResult, canonical_digest,
+    AcceptedCall, AcceptedDecision, CallResult, Digest, EffectStatus, ErrorClass, Event, Fact, Finding, GoalPredicate,
+    Round, Step, ToolName, TurnCommitted, TurnReady, TurnResult, canonical_digest,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,6 +20,9 @@ pub struct Context {
     /// JSON Schema of the final answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
+    /// What must be seen to hold before the final answer is taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goal_predicates: Vec<GoalPredicate>,
     /// The marker of what is missing: so many of the oldest turns did not fit.
     pub omitted_turns: u32,
     /// Finished turns, oldest first.
@@ -101,6 +104,7 @@ impl Context {
             goal: admitted.request.goal.clone(),
             tools: tools.collect(),
             output_schema: turn.output_schema.clone(),
+            goal_predicates: admitted.request.goal_predicates.clone(),
             omitted_turns: 0,
             turns: Vec::new(),
             findings: findings(turn, events),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, MixedBatches, ToolName};
+use crate::{Digest, MixedBatches, ProgressLimits, ToolName};
 
 /// What a run may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +143,7 @@ pub struct Profile {
     pub ceiling: Budget,
     pub timing: Timing,
     pub mixed_batches: MixedBatches,
+    pub progress: ProgressLimits,
     /// The tools this agent may use.
     pub tools: Vec<ToolName>,
     /// The digest of the profile's own text.

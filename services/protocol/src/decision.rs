@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Digest, JsonError, JsonLimits, ToolContract, ToolName, canonical, parse_bounded};
+use crate::{JsonError, JsonLimits, ToolContract, ToolName, parse_bounded};
 
 /// The version of the union this build speaks.
 pub const DECISION_SCHEMA_VERSION: u64 = 1;
@@ -47,6 +47,16 @@ pub enum AcceptedDecision {
     CannotContinue {
         reason: String,
     },
+}
+
+impl AcceptedDecision {
+    /// The calls it proposes.
+    pub fn calls(&self) -> &[AcceptedCall] {
+        match self {
+            Self::ToolCalls { calls } | Self::RequestApproval { calls } => calls,
+            Self::Final { .. } | Self::Clarification { .. } | Self::CannotContinue { .. } => &[],
+        }
+    }
 }
 
 /// A call that passed validation.
@@ -227,23 +237,6 @@ impl Fields<'_> {
             self.findings.push(Finding::new(FindingCode::UnknownField, path, "is not a field of this decision"));
         }
     }
-}
-
-/// The fingerprint of a batch: over (tool, canonical arguments) sorted, Call IDs and
-/// volatile fields left out.
-pub fn fingerprint(calls: &[AcceptedCall]) -> Digest {
-    let mut parts: Vec<Vec<u8>> = calls
-        .iter()
-        .map(|accepted| {
-            let mut arguments = accepted.call.arguments.clone();
-            if let Value::Object(object) = &mut arguments {
-                object.retain(|name, _| !accepted.contract.volatile.contains(name));
-            }
-            Digest::of("call", &[accepted.call.tool.as_str().as_bytes(), &canonical(&arguments)]).0.to_vec()
-        })
-        .collect();
-    parts.sort();
-    Digest::of("fingerprint", &parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
 /// Whether every finding is a denial: then a failed repair ends `permission_denied` rather than `invalid_decision`.

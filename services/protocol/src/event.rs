@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::{
     AcceptedDecision, Actor, AgentName, ApprovalRequested, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId,
     CallOutcome, Digest, EffectKey, EffectOutcome, EffectStatus, Finding, InvocationId, MixedBatches, ModelEvidence,
-    Plan, PlanMark, Probe, RefusalReason, Request, ResolvedBy, Round, Segment, Spent, Step, TerminalReason, Timestamp,
-    Timing, ToolName, Version,
+    Plan, PlanMark, Probe, ProgressLimits, RefusalReason, Request, ResolvedBy, Round, Segment, Spent, Step,
+    TerminalReason, Timestamp, Timing, ToolName, TurnProgress, Version,
 };
 
 /// One committed fact.
@@ -187,6 +187,7 @@ pub struct Admitted {
     pub budget: Budget,
     pub timing: Timing,
     pub mixed_batches: MixedBatches,
+    pub progress: ProgressLimits,
     pub profile_digest: Digest,
 }
 
@@ -212,8 +213,8 @@ pub struct TurnCommitted {
     pub mark: Option<PlanMark>,
     /// Spending after this turn.
     pub spent: Spent,
-    /// Digest over the results: the turn's evidence.
-    pub results_digest: Digest,
+    /// What the turn has moved, and where the signals of no progress stand after it.
+    pub progress: TurnProgress,
 }
 
 /// One call's outcome, at its place in the proposal.

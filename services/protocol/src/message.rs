@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::{
     AcceptedDecision, Actor, AgentName, Answer, ApprovalReason, AttemptId, AttemptNumber, AttemptOutcome, Basis,
     Budget, CallId, Digest, EffectKey, EffectOutcome, EffectSummary, Epoch, Event, EventId, Finding, InvocationId,
-    Probe, Proposal, Round, Segment, Spent, Step, TaskType, Tenant, TerminalReason, Timestamp, ToolName, Usage,
-    Version,
+    PlanMark, Probe, Proposal, Round, Segment, Spent, Step, TaskType, Tenant, TerminalReason, Timestamp, ToolName,
+    Usage, Version,
 };
 
 /// What every internal message carries and every answer echoes: whose it is, which turn, and its basis.
@@ -37,13 +37,6 @@ pub struct TurnReady {
     pub last_plan: Option<PlanMark>,
     pub output_schema: Option<Value>,
     pub profile_digest: Digest,
-}
-
-/// A plan's fingerprint and its streak: 1 where it first stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanMark {
-    pub fingerprint: Digest,
-    pub streak: u32,
 }
 
 /// `decisions`: the untrusted answer, with the whole turn echoed, so that validation needs no store.

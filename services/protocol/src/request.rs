@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Actor, AgentName, BudgetRequest, Digest, InvocationId, TaskType, Tenant, Timestamp, ToolName, canonical_digest,
+    Actor, AgentName, BudgetRequest, Digest, GoalPredicate, InvocationId, TaskType, Tenant, Timestamp, ToolName,
+    canonical_digest, check_goal_predicates,
 };
 
 /// A request with its fields as they were sent: what was left out is absent here too.
@@ -31,8 +32,9 @@ pub struct Request {
     /// JSON Schema of the final answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub goal_predicates: Option<Value>,
+    /// What must be seen to hold before a final answer is taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goal_predicates: Vec<GoalPredicate>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,13 +97,14 @@ impl Request {
             return Err(FieldError::new("budget.max_steps", "must be at least 1"));
         }
         match &self.output_schema {
-            Some(Value::Object(_) | Value::Bool(_)) | None => Ok(()),
-            Some(_) => Err(FieldError::new("output_schema", "must be a JSON Schema: an object")),
+            Some(Value::Object(_) | Value::Bool(_)) | None => {}
+            Some(_) => return Err(FieldError::new("output_schema", "must be a JSON Schema: an object")),
         }
+        check_goal_predicates(&self.goal_predicates)
     }
 }
 
-fn check_name(field: &str, name: &str) -> Result<(), FieldError> {
+pub(crate) fn check_name(field: &str, name: &str) -> Result<(), FieldError> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         let message = format!("must be 1 to {MAX_NAME_BYTES} bytes without control characters");
         return Err(FieldError::new(field, message));

@@ -24,10 +24,12 @@ pub struct ToolContract {
     pub timeout_ms: u64,
     #[serde(default)]
     pub retry: RetryPolicy,
-    /// Argument fields that the fingerprint leaves out (M12).
+    /// Fields that say nothing new, such as a trace ID or the time: left out of the arguments where plans are compared,
+    /// and out of the outputs where results are (M12). At the top level only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volatile: Vec<String>,
-    /// Polling and paging tools, exempt from the fingerprint rule by declaration (M12).
+    /// Meant to be called again and again: tools that poll, and tools that page by a cursor of their own. Exempt from the
+    /// signals of no progress by declaration (M12).
     #[serde(default)]
     pub polling: bool,
     /// A tool that cannot be retried independently is never parallel with a writer.

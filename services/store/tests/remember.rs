@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use protocol::{
     Budget, Control, Digest, Finding, FindingCode, Ignored, Input, Judgement, MixedBatches, ModelEvidence, Outgoing,
-    Phase, Profile, Request, Requested, Timestamp, Timing, Verdict,
+    Phase, Profile, ProgressLimits, Request, Requested, Timestamp, Timing, Verdict,
 };
 use turnwright_store::{Address, Decided, Decider, Encode, MemoryStore, REMEMBERED_BYTES, Refusal};
 
@@ -49,6 +49,7 @@ impl World {
             timing: Timing::default(),
             tools: Vec::new(),
             mixed_batches: MixedBatches::Order,
+            progress: ProgressLimits::default(),
             digest: Digest::default(),
         };
         let digest = request.digest();

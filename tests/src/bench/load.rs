@@ -214,7 +214,7 @@ fn request(id: InvocationId) -> Request {
         budget: BudgetRequest::default(),
         deadline: None,
         output_schema: None,
-        goal_predicates: None,
+        goal_predicates: Vec::new(),
         labels: Default::default(),
         requested_at: None,
     }

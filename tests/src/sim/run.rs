@@ -6,7 +6,8 @@ use std::sync::Arc;
 use chassis::registry::{Agent, AgentsFile, Carries, Ingress, IngressFile, ProviderConfig, Registry, Tool, ToolsFile};
 use protocol::{
     Actor, Budget, Control, Digest, EffectKey, EffectOutcome, EffectSummary, Event, Fact, InvocationId, LedgerEntry,
-    MixedBatches, Receipt, Request, RunEnded, Segment, TerminalReason, Timestamp, Timing, ToolCallDispatched,
+    MixedBatches, ProgressLimits, Receipt, Request, RunEnded, Segment, TerminalReason, Timestamp, Timing,
+    ToolCallDispatched,
 };
 use schemas::{Codec, CodecConfig, ControlRecord, Inbound, Outbound, Topic, WireFormat};
 use serde_json::json;
@@ -155,7 +156,7 @@ async fn caller(parts: Parts, id: InvocationId) {
         budget: protocol::BudgetRequest::default(),
         deadline: None,
         output_schema: None,
-        goal_predicates: None,
+        goal_predicates: Vec::new(),
         labels: BTreeMap::new(),
         requested_at: None,
     };
@@ -369,6 +370,7 @@ fn registry() -> Registry {
         budget: Budget { max_repeated_plan: 3, ..Budget::default() },
         timing,
         mixed_batches: MixedBatches::Order,
+        progress: ProgressLimits::default(),
     };
     let ingress = |carries| Ingress { carries, topic: None, tenants: vec![TENANT.into()], may: None };
     Registry {

@@ -165,7 +165,7 @@ pub fn request(n: u128) -> Request {
         budget: BudgetRequest::default(),
         deadline: None,
         output_schema: None,
-        goal_predicates: None,
+        goal_predicates: Vec::new(),
         labels: BTreeMap::new(),
         requested_at: None,
     }

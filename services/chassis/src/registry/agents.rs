@@ -1,6 +1,8 @@
 //! Agent profiles and tenants' ceilings (`agents.yaml`).
 
-use protocol::{AgentName, Budget, Digest, MAX_EXACT_INTEGER, MixedBatches, Profile, Tenant, Timing, ToolName};
+use protocol::{
+    AgentName, Budget, Digest, MAX_EXACT_INTEGER, MixedBatches, Profile, ProgressLimits, Tenant, Timing, ToolName,
+};
 use serde::{Deserialize, Serialize};
 
 use super::ToolsFile;
@@ -31,6 +33,8 @@ pub struct Agent {
     /// What happens to a batch with calls that must wait for each other.
     #[serde(default)]
     pub mixed_batches: MixedBatches,
+    /// When a run that gets nowhere is stopped.
+    pub progress: ProgressLimits,
 }
 
 /// Where decisions come from.
@@ -59,6 +63,9 @@ impl AgentsFile {
             if largest > MAX_EXACT_INTEGER {
                 let at = format!("agents.yaml: agents[{i}]: budget and timing");
                 problems.push(format!("{at}: {largest} is not exact in JSON; {MAX_EXACT_INTEGER} is the most"));
+            }
+            if let Some((field, why)) = agent.progress.problem() {
+                problems.push(format!("agents.yaml: agents[{i}].progress.{field}: {why}"));
             }
             for name in &agent.tools {
                 if !tools.tools.iter().any(|tool| &tool.name == name) {
@@ -91,6 +98,7 @@ impl AgentsFile {
             ceiling: self.ceiling(tenant),
             timing: agent.timing,
             mixed_batches: agent.mixed_batches,
+            progress: agent.progress,
             tools: agent.tools.clone(),
             digest: Digest::of("profile", &[&text]),
         })

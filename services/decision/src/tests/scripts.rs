@@ -36,6 +36,7 @@ fn request(goal: Value, step: u32, attempt: u32) -> ModelRequest {
         goal,
         tools: Vec::new(),
         output_schema: None,
+        goal_predicates: Vec::new(),
         omitted_turns: 0,
         turns: vec![turn(1, json!("old")), turn(2, json!({"n": 5, "list": [{"id": "x"}], "text": "hi"}))],
         findings: Vec::new(),

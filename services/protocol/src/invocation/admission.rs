@@ -3,7 +3,8 @@
 use super::draft::Draft;
 use super::{Ignored, Invocation, Phase, Requested, Stub};
 use crate::{
-    Actor, Admitted, Budget, Digest, Fact, MAX_FUTURE_MS, MixedBatches, Profile, Request, TerminalReason, Timing,
+    Actor, Admitted, Budget, Digest, Fact, MAX_FUTURE_MS, MixedBatches, Profile, ProgressLimits, Request,
+    TerminalReason, Timing,
 };
 
 pub(super) fn requested(draft: &mut Draft, requested: &Requested) -> Result<(), Ignored> {
@@ -30,6 +31,7 @@ pub(super) fn requested(draft: &mut Draft, requested: &Requested) -> Result<(), 
         budget: terms.budget,
         timing: terms.timing,
         mixed_batches: terms.mixed_batches,
+        progress: terms.progress,
         profile_digest: terms.profile_digest,
     })))?;
     if let Some(Stub { actor, detail }) = stub {
@@ -49,11 +51,12 @@ struct Terms {
     budget: Budget,
     timing: Timing,
     mixed_batches: MixedBatches,
+    progress: ProgressLimits,
     profile_digest: Digest,
 }
 
 /// What the run may do, and what is wrong with the request, if anything: an unknown agent, a tool outside the profile,
-/// a budget over the ceiling.
+/// a budget over the ceiling, a goal that nothing can meet.
 fn terms(request: &Request, profile: Option<&Profile>) -> (Terms, Option<String>) {
     let Some(profile) = profile else {
         let terms = Terms {
@@ -61,6 +64,7 @@ fn terms(request: &Request, profile: Option<&Profile>) -> (Terms, Option<String>
             budget: Budget::default(),
             timing: Timing::default(),
             mixed_batches: MixedBatches::default(),
+            progress: ProgressLimits::default(),
             profile_digest: Digest::default(),
         };
         return (terms, Some(format!("agent: no agent `{}` is configured for this tenant", request.agent)));
@@ -79,8 +83,15 @@ fn terms(request: &Request, profile: Option<&Profile>) -> (Terms, Option<String>
             asked.iter().filter(|tool| profile.tools.contains(tool)).cloned().collect()
         }
     };
-    let Profile { timing, mixed_batches, digest: profile_digest, .. } = *profile;
-    (Terms { tools, budget, timing, mixed_batches, profile_digest }, problem)
+    // No output of another tool will ever be seen.
+    if let Some((i, wanted)) =
+        request.goal_predicates.iter().enumerate().find(|(_, wanted)| !tools.contains(&wanted.tool))
+    {
+        let message = format!("goal_predicates[{i}].tool: `{}` is not among the tools of this run", wanted.tool);
+        problem.get_or_insert(message);
+    }
+    let Profile { timing, mixed_batches, progress, digest: profile_digest, .. } = *profile;
+    (Terms { tools, budget, timing, mixed_batches, progress, profile_digest }, problem)
 }
 
 impl Invocation {

@@ -6,8 +6,8 @@ use super::{
 use crate::{
     Admitted, ApprovalAnswer, ApprovalRequested, AttemptNumber, AttemptRecord, CallError, CallId, CallOutcome,
     CallResult, Digest, EffectKey, EffectOutcome, EffectStatus, Event, Fact, IllegalMove, LedgerEntry,
-    MAX_ATTEMPT_RECORDS, ModelEvidence, NotLoaded, PendingApproval, PendingClarification, Plan, Resolution, ResolvedBy,
-    Round, Segment, Spent, Step, TurnCommitted, TurnPlanned, answer_digest,
+    MAX_ATTEMPT_RECORDS, ModelEvidence, NotLoaded, PendingApproval, PendingClarification, Plan, Progress, Resolution,
+    ResolvedBy, Round, Segment, Spent, Step, TurnCommitted, TurnPlanned, answer_digest,
 };
 
 /// An event that this state cannot take.
@@ -67,7 +67,6 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
         Fact::ApprovalRequested(requested) => {
             let evidence = &requested.evidence;
             let run = awaiting(state, evidence, event).ok_or(impossible("no decision is awaited"))?;
-            run.last_plan = Some(requested.mark);
             let (step, requested) = (event.step, ApprovalRequested::clone(requested));
             let pending = Box::new(PendingApproval { step, requested, answer: None });
             run.phase = Phase::Suspended(Suspension::Approval(pending));
@@ -281,7 +280,7 @@ fn admit(state: &mut Invocation, admitted: &Admitted, event: &Event) -> Option<(
         segment: Segment(1),
         active_ms: 0,
         active_since: Some(event.at),
-        last_plan: None,
+        progress: Progress::new(admitted.progress, &request.goal_predicates),
         effects: 0,
         answers: Vec::new(),
         phase: Phase::Deciding(Deciding {
@@ -334,7 +333,6 @@ fn plan(state: &mut Invocation, planned: &TurnPlanned, event: &Event) -> Option<
         Phase::Executing(_) | Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_) => return None,
     }
     let waiting = CallState { stage: Stage::Waiting, attempt: AttemptNumber(0), unclaimed: 0 };
-    run.last_plan = Some(planned.mark);
     run.spent.tool_calls += u32::try_from(planned.plan.calls.len()).unwrap_or(u32::MAX);
     run.phase = Phase::Executing(Execution {
         step,
@@ -490,6 +488,7 @@ fn commit_turn(state: &mut Invocation, committed: &TurnCommitted, event: &Event)
         Phase::Suspended(_) | Phase::Cancelling(_) | Phase::Ended(_) => return None,
     }
     run.spent = committed.spent;
+    run.progress = run.progress.after(committed.mark, &committed.decision, &committed.results).0;
     run.phase = Phase::Deciding(Deciding {
         step: step.next(),
         round: Round(0),

@@ -126,7 +126,7 @@ impl Emission<'_> {
             budget: run.budget,
             spent: run.spent,
             deadline: run.ends_at().unwrap_or(crate::Timestamp(i64::MAX)),
-            last_plan: run.last_plan,
+            last_plan: run.progress.last_plan,
             output_schema: run.output_schema.clone(),
             profile_digest: run.profile_digest,
         };

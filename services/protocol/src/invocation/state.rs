@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::{
     Actor, AgentName, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId, CallOutcome, Digest, EffectKey,
     Epoch, InvocationId, Ledger, MixedBatches, ModelEvidence, PendingApproval, PendingClarification, Plan, PlanMark,
-    PlanPlace, PlannedCall, Probe, Round, Scope, Segment, Spent, Step, TaskType, Tenant, TerminalReason, Timestamp,
-    Timing, ToolName, Version,
+    PlanPlace, PlannedCall, Probe, Progress, Round, Scope, Segment, Spent, Step, TaskType, Tenant, TerminalReason,
+    Timestamp, Timing, ToolName, Version,
 };
 
 /// One invocation, or the place where one may come to be.
@@ -67,7 +67,7 @@ pub struct Run {
     pub active_ms: u64,
     /// Since when the run is active; absent while it is suspended or ended.
     pub active_since: Option<Timestamp>,
-    pub last_plan: Option<PlanMark>,
+    pub progress: Progress,
     /// Effects this run has in its ledger.
     pub effects: u32,
     /// The answers given so far, by digest: one that names no question counts once.

@@ -5,8 +5,8 @@ use super::draft::Draft;
 use super::{Execution, Ignored, Phase, Run, Stage, calls, suspend};
 use crate::{
     AcceptedCall, AcceptedDecision, ApprovalReason, CallOutcome, CallResult, Digest, ErrorClass, Fact, Finding,
-    FindingCode, Gate, Judgement, MixedBatches, ModelEvidence, Plan, PlanMark, Round, Spent, TerminalReason, ToolName,
-    TurnCommitted, TurnPlanned, TurnResult, Verdict, all_denied, canonical, fingerprint,
+    FindingCode, Gate, GoalPredicate, Judgement, MixedBatches, ModelEvidence, Plan, PlanMark, Round, Spent,
+    TerminalReason, ToolName, TurnCommitted, TurnPlanned, TurnResult, Verdict, all_denied, fingerprint,
 };
 
 pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignored> {
@@ -42,6 +42,10 @@ pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignore
         }
         Judgement::Accepted { decision, evidence } => match decision {
             AcceptedDecision::Final { answer } => {
+                let unmet = unmet_goals(run(draft)?);
+                if !unmet.is_empty() {
+                    return rejected(draft, round, unmet, evidence);
+                }
                 commit_turn(draft, round, decision.clone(), Vec::new(), evidence, None)?;
                 draft.end(TerminalReason::Completed, Some(answer.clone()), "")
             }
@@ -122,11 +126,8 @@ fn plan_turn(
 ) -> Result<(), Ignored> {
     let run = run(draft)?;
     let (budget, mut spent) = (run.budget, run.spent);
-    let polling = plan.calls.iter().all(|call| call.contract.polling);
-    let streak = match run.last_plan {
-        Some(last) if last.fingerprint == fingerprint && !polling => last.streak + 1,
-        Some(_) | None => 1,
-    };
+    let mark = run.progress.mark(&plan, fingerprint);
+    let standing = run.progress.findings(&plan, mark, budget.max_repeated_plan);
     let planned = u32::try_from(plan.calls.len()).unwrap_or(u32::MAX);
     let calls = spent.tool_calls.saturating_add(planned);
     spent.usage = spent.usage.plus(&evidence.usage);
@@ -139,12 +140,9 @@ fn plan_turn(
         let findings = refusal(FindingCode::BudgetExceeded, message);
         return refuse(draft, round, findings, evidence, TerminalReason::ToolBudgetExhausted);
     }
-    if streak > budget.max_repeated_plan.saturating_add(1) {
-        let message = format!("the same plan came {streak} times in a row, without anything new");
-        let findings = refusal(FindingCode::NoProgress, message);
-        return refuse(draft, round, findings, evidence, TerminalReason::NoProgress);
+    if !standing.is_empty() {
+        return refuse(draft, round, standing, evidence, TerminalReason::NoProgress);
     }
-    let mark = PlanMark { fingerprint, streak };
     if let Some(gate) = gate {
         return suspend::request_approval(draft, round, plan, mark, verdict, evidence, gate);
     }
@@ -239,7 +237,7 @@ pub(super) fn commit_turn(
         // The usage of a turn that was planned, or that waited for a person, was counted then.
         spent.usage = spent.usage.plus(&evidence.usage);
     }
-    let results_digest = results_digest(&results);
+    let (_, progress) = run(draft)?.progress.after(mark, &decision, &results);
     draft.push(Fact::TurnCommitted(Box::new(TurnCommitted {
         round,
         decision,
@@ -247,20 +245,15 @@ pub(super) fn commit_turn(
         evidence: evidence.clone(),
         mark,
         spent,
-        results_digest,
+        progress,
     })))
 }
 
-/// The evidence of a turn, without identities: equal when nothing new was learned.
-fn results_digest(results: &[TurnResult]) -> Digest {
-    let parts: Vec<Vec<u8>> = results
-        .iter()
-        .map(|result| match &result.outcome.result {
-            CallResult::Output(output) => canonical(output),
-            CallResult::Error(error) => canonical(&serde_json::json!({ "error": error.class })),
-        })
-        .collect();
-    Digest::of("results", &parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
+/// What keeps an answer from being taken: the goal predicates that no output has met. The model may still meet them with
+/// the calls of its repair.
+fn unmet_goals(run: &Run) -> Vec<Finding> {
+    let finding = |unmet: &GoalPredicate| Finding::new(FindingCode::InvalidAnswer, "answer", unmet.describe_unmet());
+    run.progress.unmet().map(finding).collect()
 }
 
 fn overspent(run: &Run) -> Option<(TerminalReason, String)> {

@@ -200,6 +200,7 @@ impl World {
             ceiling: budget,
             timing: Timing::default(),
             mixed_batches: MixedBatches::Order,
+            progress: ProgressLimits::default(),
             tools,
             digest: Digest::default(),
         };

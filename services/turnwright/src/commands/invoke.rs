@@ -107,7 +107,7 @@ pub fn request(arguments: &Arguments) -> Result<Request, Error> {
         budget: budget(&arguments.budgets)?,
         deadline: arguments.deadline,
         output_schema: None,
-        goal_predicates: None,
+        goal_predicates: Vec::new(),
         labels: pairs("--label", &arguments.labels)?.into_iter().collect::<BTreeMap<_, _>>(),
         // With an ID of the caller's choice, sending again must be the same request; a time of ours would change it.
         requested_at: arguments.id.is_none().then(edge::now),

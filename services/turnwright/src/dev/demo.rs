@@ -50,7 +50,7 @@ fn request() -> Request {
         budget: protocol::BudgetRequest::default(),
         deadline: None,
         output_schema: None,
-        goal_predicates: None,
+        goal_predicates: Vec::new(),
         labels: std::collections::BTreeMap::new(),
         requested_at: Some(edge::now()),
     }

@@ -1,6 +1,7 @@
 //! Transcripts and properties of the decider. Each transcript drives `handle`/`apply`/`emit` as the committer does.
 
 mod plans;
+mod progress;
 mod properties;
 mod suspensions;
 mod table;

@@ -62,6 +62,7 @@ pub fn profile() -> Profile {
         ceiling: Budget { max_steps: 10, ..budget() },
         timing: Timing::default(),
         mixed_batches: MixedBatches::Order,
+        progress: ProgressLimits::default(),
         tools: vec![LOOKUP.into(), REFUND.into(), "read_order".into()],
         digest: Digest::of("profile", &[]),
     }
