@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, MixedBatches, ProgressLimits, ToolName};
+use crate::{Digest, MixedBatches, ProgressLimits, TerminalReason, ToolName};
 
 /// What a run may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +69,32 @@ impl BudgetRequest {
     }
 }
 
+impl Budget {
+    /// Tokens or cost beyond what the run may spend: nothing that was proposed for them may run.
+    pub fn exceeded_by(&self, usage: &Usage) -> Option<(TerminalReason, String)> {
+        self.compare(usage, |spent, most| spent > most)
+    }
+
+    /// No tokens or no money left: the model is not asked again. A model that costs nothing may be asked for nothing.
+    pub fn used_up_by(&self, usage: &Usage) -> Option<(TerminalReason, String)> {
+        self.compare(usage, |spent, most| spent > 0 && spent >= most)
+    }
+
+    fn compare(&self, usage: &Usage, is_over: impl Fn(u64, u64) -> bool) -> Option<(TerminalReason, String)> {
+        let said = |spent: u64, unit: &str, most: u64| format!("{spent} {unit} are spent, and {most} is the budget");
+        let (tokens, cost) = (usage.tokens(), usage.cost_micros);
+        if is_over(tokens, self.max_tokens) {
+            let detail = said(tokens, "tokens", self.max_tokens);
+            return Some((TerminalReason::TokenBudgetExhausted, detail));
+        }
+        if is_over(cost, self.max_cost_micros) {
+            let detail = said(cost, "micros", self.max_cost_micros);
+            return Some((TerminalReason::CostBudgetExhausted, detail));
+        }
+        None
+    }
+}
+
 /// Tokens and cost, of one answer or summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
@@ -97,7 +123,9 @@ impl Usage {
 pub struct Spent {
     /// Turns committed.
     pub steps: u32,
-    /// Calls planned, and further attempts made for them.
+    /// Attempts of calls. One is reserved for each call when it is planned, and given back when the call settles without
+    /// ever having been released; every further attempt counts again, unless it takes the place of one that nobody
+    /// started.
     pub tool_calls: u32,
     pub usage: Usage,
 }

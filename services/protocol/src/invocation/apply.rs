@@ -106,12 +106,16 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             let call = call(state, *call_id).ok_or(impossible("no such call"))?;
             call.attempt = *attempt;
             call.stage = Stage::Released { at };
-            match why {
-                crate::ReleaseReason::Unclaimed => call.unclaimed += 1,
-                crate::ReleaseReason::Retry | crate::ReleaseReason::NotApplied => {}
-            }
+            let run_again = match why {
+                // It takes the place of an attempt that never started, and never will: its claim is superseded.
+                crate::ReleaseReason::Unclaimed => {
+                    call.unclaimed += 1;
+                    false
+                }
+                crate::ReleaseReason::Retry | crate::ReleaseReason::NotApplied => true,
+            };
             let run = run(state).ok_or(impossible("not admitted"))?;
-            run.spent.tool_calls += 1;
+            run.spent.tool_calls += u32::from(run_again);
             Ok(())
         }
         Fact::CallClaimed { call_id, attempt, attempt_id, effect_key, lease_until } => {
@@ -410,7 +414,11 @@ fn settle(
     if matches!(call.stage, Stage::Settled(_)) {
         return Err(IllegalTransition::Impossible { fact, why: "the call is settled" });
     }
-    call.stage = Stage::Settled(outcome.clone());
+    let was_waiting = std::mem::replace(&mut call.stage, Stage::Settled(outcome.clone())) == Stage::Waiting;
+    if let Some(run) = run(state).filter(|_| was_waiting) {
+        // Reserved when planned, and never made: skipped, stopped before its wave, or recorded before.
+        run.spent.tool_calls = run.spent.tool_calls.saturating_sub(1);
+    }
     if let (Some(by), Some(key), Some(certain)) = (by, effect_key_of(state, call_id), certain_outcome(outcome)) {
         record(state, &key, &certain, by)?;
     }

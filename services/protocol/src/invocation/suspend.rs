@@ -2,7 +2,7 @@
 //! consumed by the commit that acts on it.
 
 use super::draft::Draft;
-use super::turn::{commit_turn, go_on, overspent_by, refuse, run};
+use super::turn::{commit_turn, go_on, refuse, run};
 use super::{Ignored, Phase, Suspension, calls};
 use crate::{
     AcceptedDecision, Actor, ApprovalRequested, CallOutcome, Digest, ErrorClass, Fact, Finding, FindingCode, Gate,
@@ -81,7 +81,7 @@ pub(super) fn approve(draft: &mut Draft, actor: &Actor, proposal_digest: Digest)
     draft.push(Fact::ApprovalGranted { proposal_digest, actor: actor.clone() })?;
     let run = run(draft)?;
     let planned = u32::try_from(requested.plan.calls.len()).unwrap_or(u32::MAX);
-    if let Some((reason, detail)) = overspent_by(&run.budget, &run.spent) {
+    if let Some((reason, detail)) = run.budget.exceeded_by(&run.spent.usage) {
         return draft.end(reason, None, detail);
     }
     if run.spent.tool_calls.saturating_add(planned) > run.budget.max_tool_calls {
@@ -153,7 +153,7 @@ pub(super) fn ask(draft: &mut Draft, round: Round, question: &str, evidence: &Mo
     let run = run(draft)?;
     let mut spent = run.spent;
     spent.usage = spent.usage.plus(&evidence.usage);
-    let short = overspent_by(&run.budget, &spent).or_else(|| {
+    let short = run.budget.used_up_by(&spent.usage).or_else(|| {
         let detail = format!("{} steps are the budget, and none is left to use an answer", run.budget.max_steps);
         (spent.steps.saturating_add(1) >= run.budget.max_steps).then_some((TerminalReason::MaxSteps, detail))
     });

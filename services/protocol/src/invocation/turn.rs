@@ -5,8 +5,8 @@ use super::draft::Draft;
 use super::{Execution, Ignored, Phase, Run, Stage, calls, suspend};
 use crate::{
     AcceptedCall, AcceptedDecision, ApprovalReason, CallOutcome, CallResult, Digest, ErrorClass, Fact, Finding,
-    FindingCode, Gate, GoalPredicate, Judgement, MixedBatches, ModelEvidence, Plan, PlanMark, Round, Spent,
-    TerminalReason, ToolName, TurnCommitted, TurnPlanned, TurnResult, Verdict, all_denied, fingerprint,
+    FindingCode, Gate, GoalPredicate, Judgement, MixedBatches, ModelEvidence, Plan, PlanMark, Round, TerminalReason,
+    ToolName, TurnCommitted, TurnPlanned, TurnResult, Verdict, all_denied, fingerprint,
 };
 
 pub(super) fn verdict(draft: &mut Draft, verdict: &Verdict) -> Result<(), Ignored> {
@@ -96,7 +96,13 @@ fn rejected(draft: &mut Draft, round: Round, findings: Vec<Finding>, evidence: &
         return refuse(draft, round, findings, evidence, reason);
     }
     draft.push(Fact::DecisionRejected { round, findings, evidence: evidence.clone(), repair })?;
-    match overspent(run(draft)?) {
+    stop_if_used_up(draft)
+}
+
+/// The loop's head: with no tokens or no money left the model is not asked again, not even for a repair.
+fn stop_if_used_up(draft: &mut Draft) -> Result<(), Ignored> {
+    let run = run(draft)?;
+    match run.budget.used_up_by(&run.spent.usage) {
         Some((reason, detail)) => draft.end(reason, None, detail),
         None => Ok(()),
     }
@@ -132,7 +138,7 @@ fn plan_turn(
     let calls = spent.tool_calls.saturating_add(planned);
     spent.usage = spent.usage.plus(&evidence.usage);
     let refusal = |code, message: String| vec![Finding::new(code, "calls", message)];
-    if let Some((reason, detail)) = overspent_by(&budget, &spent) {
+    if let Some((reason, detail)) = budget.exceeded_by(&spent.usage) {
         return refuse(draft, round, refusal(FindingCode::BudgetExceeded, detail), evidence, reason);
     }
     if calls > budget.max_tool_calls {
@@ -217,10 +223,7 @@ pub(super) fn go_on(draft: &mut Draft) -> Result<(), Ignored> {
         let detail = format!("{} steps are the budget", run.budget.max_steps);
         return draft.end(TerminalReason::MaxSteps, None, detail);
     }
-    match overspent(run) {
-        Some((reason, detail)) => draft.end(reason, None, detail),
-        None => Ok(()),
-    }
+    stop_if_used_up(draft)
 }
 
 pub(super) fn commit_turn(
@@ -254,23 +257,6 @@ pub(super) fn commit_turn(
 fn unmet_goals(run: &Run) -> Vec<Finding> {
     let finding = |unmet: &GoalPredicate| Finding::new(FindingCode::InvalidAnswer, "answer", unmet.describe_unmet());
     run.progress.unmet().map(finding).collect()
-}
-
-fn overspent(run: &Run) -> Option<(TerminalReason, String)> {
-    overspent_by(&run.budget, &run.spent)
-}
-
-pub(super) fn overspent_by(budget: &crate::Budget, spent: &Spent) -> Option<(TerminalReason, String)> {
-    let (tokens, cost) = (spent.usage.tokens(), spent.usage.cost_micros);
-    if tokens > budget.max_tokens {
-        let detail = format!("{tokens} tokens are spent, and {} is the budget", budget.max_tokens);
-        return Some((TerminalReason::TokenBudgetExhausted, detail));
-    }
-    if cost > budget.max_cost_micros {
-        let detail = format!("{cost} micros are spent, and {} is the budget", budget.max_cost_micros);
-        return Some((TerminalReason::CostBudgetExhausted, detail));
-    }
-    None
 }
 
 /// The model has not answered in time: the same turn again, a bounded number of times.

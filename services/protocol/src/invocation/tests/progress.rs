@@ -7,11 +7,21 @@ use crate::*;
 
 /// A run under these limits, with these goal predicates.
 fn admitted(progress: ProgressLimits, goals: Value) -> World {
+    let budget = Budget { max_steps: 20, max_tool_calls: 20, ..budget() };
+    let change = |profile: &mut Profile| {
+        (profile.budget, profile.ceiling, profile.progress) = (budget, budget, progress);
+    };
+    admitted_as(change, goals)
+}
+
+/// A run under another profile.
+pub fn admitted_as(change: impl FnOnce(&mut Profile), goals: Value) -> World {
     let mut asked = serde_json::to_value(request()).unwrap();
     asked["goal_predicates"] = goals;
     let request: Request = serde_json::from_value(asked).unwrap();
-    let budget = Budget { max_steps: 20, max_tool_calls: 20, ..budget() };
-    let profile = Some(Profile { budget, ceiling: budget, progress, ..profile() });
+    let mut profile = profile();
+    change(&mut profile);
+    let profile = Some(profile);
     let mut world = World::new();
     let (digest, requested_at) = (request.digest(), world.now);
     let requested = Requested { request, digest, requested_at, profile, horizon_ms: 1_000_000 };

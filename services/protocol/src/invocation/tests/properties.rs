@@ -9,7 +9,7 @@ use super::world::*;
 use crate::*;
 
 /// One step of a random run: which kind of input, and a number to choose among what is at hand.
-fn steps() -> impl Strategy<Value = Vec<(u8, u16, u16)>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<(u8, u16, u16)>> {
     prop::collection::vec((0..16_u8, any::<u16>(), 0..3_000_u16), 1..60)
 }
 
@@ -69,7 +69,7 @@ fn answer(n: u16) -> Answer {
     }
 }
 
-fn input(world: &World, kind: u8, n: u16) -> Option<Input> {
+pub(super) fn input(world: &World, kind: u8, n: u16) -> Option<Input> {
     let turns: Vec<TurnReady> = world
         .out
         .iter()
