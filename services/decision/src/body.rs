@@ -1,7 +1,9 @@
 //! From a model's answer to the text that validation judges.
 
+use chassis::registry::Prices;
 use protocol::{Digest, JsonLimits, ModelAnswer, ModelEvidence};
 
+use crate::price::priced;
 use crate::{ModelReply, Said};
 
 /// The longest text kept of a provider's own names, in bytes.
@@ -9,7 +11,7 @@ const MAX_NAME_BYTES: usize = 256;
 
 /// The answer as it is journalled and published. A refusal, an empty and a cut-off answer become a text that validation
 /// recognises and refuses, so that they are repaired like any other invalid decision.
-pub(crate) fn proposed(reply: ModelReply, context_digest: Digest) -> ModelAnswer {
+pub(crate) fn proposed(reply: ModelReply, prices: Option<&Prices>, context_digest: Digest) -> ModelAnswer {
     let body = match reply.said {
         Said::Decision(text) => not_much_longer_than_any_decision(text),
         Said::Refused => no_decision("refused"),
@@ -20,7 +22,7 @@ pub(crate) fn proposed(reply: ModelReply, context_digest: Digest) -> ModelAnswer
     let evidence = ModelEvidence {
         response_id: name(reply.response_id),
         model: name(reply.model),
-        usage: reply.usage,
+        usage: priced(reply.usage, prices),
         context_digest,
     };
     ModelAnswer::Proposed { body, evidence }

@@ -169,7 +169,7 @@ impl DecisionHandler {
             Duration::from_millis(budget_ms),
         );
         Ok(match answered.await {
-            Ok(reply) => body::proposed(reply, digest),
+            Ok(reply) => body::proposed(reply, agent.prices.as_ref(), digest),
             Err(message) => {
                 tracing::warn!(invocation_id = %scope.invocation_id, step = %scope.step, message, "no decision");
                 ModelAnswer::Failed { message }

@@ -7,6 +7,7 @@ mod committed;
 mod config;
 mod context;
 mod handler;
+mod price;
 mod provider;
 mod scripted;
 

@@ -40,6 +40,7 @@ pub struct ModelReply {
     pub response_id: String,
     /// The model that answered.
     pub model: String,
+    /// With the cost that the provider names, if it names one; a price table of the agent overrules it.
     pub usage: Usage,
 }
 

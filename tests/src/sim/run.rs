@@ -371,6 +371,7 @@ fn registry() -> Registry {
         timing,
         mixed_batches: MixedBatches::Order,
         progress: ProgressLimits::default(),
+        prices: None,
     };
     let ingress = |carries| Ingress { carries, topic: None, tenants: vec![TENANT.into()], may: None };
     Registry {

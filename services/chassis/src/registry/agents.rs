@@ -35,6 +35,17 @@ pub struct Agent {
     pub mixed_batches: MixedBatches,
     /// When a run that gets nowhere is stopped.
     pub progress: ProgressLimits,
+    /// What the model's tokens cost. Absent: what the provider itself says that an answer has cost.
+    #[serde(default)]
+    pub prices: Option<Prices>,
+}
+
+/// A price table, in millionths of the profile's currency per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    pub input_micros_per_million: u64,
+    pub output_micros_per_million: u64,
 }
 
 /// Where decisions come from.
@@ -59,9 +70,12 @@ impl AgentsFile {
             if self.agents[..i].iter().any(|other| other.name == agent.name) {
                 problems.push(format!("agents.yaml: agents[{i}].name: `{}` stands twice", agent.name));
             }
+            let price =
+                agent.prices.map_or(0, |prices| prices.input_micros_per_million.max(prices.output_micros_per_million));
             let largest = agent.budget.max_tokens.max(agent.budget.max_cost_micros).max(agent.timing.max_runtime_ms);
+            let largest = largest.max(price);
             if largest > MAX_EXACT_INTEGER {
-                let at = format!("agents.yaml: agents[{i}]: budget and timing");
+                let at = format!("agents.yaml: agents[{i}]: budget, timing and prices");
                 problems.push(format!("{at}: {largest} is not exact in JSON; {MAX_EXACT_INTEGER} is the most"));
             }
             if let Some((field, why)) = agent.progress.problem() {
@@ -102,5 +116,64 @@ impl AgentsFile {
             tools: agent.tools.clone(),
             digest: Digest::of("profile", &[&text]),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Limit;
+
+    use super::*;
+
+    const DEMO: &str = include_str!("../../../../infra/examples/demo/agents.yaml");
+
+    fn problems(agent: &str) -> Vec<String> {
+        let text = format!(
+            "agents:\n- {{name: a, provider: {{kind: scripted, scenario: s}}, model: m, tools: [], {agent}}}\n"
+        );
+        let file: AgentsFile = match serde_yaml_ng::from_str(&text) {
+            Ok(file) => file,
+            Err(error) => return vec![error.to_string()],
+        };
+        let mut problems = Vec::new();
+        file.check(&ToolsFile { tools: Vec::new() }, &mut problems);
+        problems
+    }
+
+    #[test]
+    fn limits_and_prices_that_cannot_be_used_are_named() {
+        let none: [&str; 0] = [];
+        assert_eq!(problems("progress: {window: 32, no_state_delta: off, error_cycle: 1}"), none);
+        assert_eq!(problems("prices: {input_micros_per_million: 0, output_micros_per_million: 1}"), none);
+        for (agent, said) in [
+            ("progress: {window: 1}", "agents[0].progress.window: must be a number of plans from 2 to 32"),
+            ("progress: {error_cycle: 0}", "a whole number from 1, or `off`"),
+            ("progress: {error_cycle: never}", "a whole number from 1, or `off`"),
+            ("progress: {error_cycles: 1}", "unknown field `error_cycles`"),
+            ("prices: {input_micros_per_million: 1}", "missing field `output_micros_per_million`"),
+            ("prices: {input_micros_per_million: 1, output_micros_per_million: 9007199254740992}", "not exact in JSON"),
+        ] {
+            let found = problems(agent);
+            assert!(found.len() == 1 && found[0].contains(said), "{agent}: {found:?}");
+        }
+    }
+
+    /// The settings that the demo shows as comments.
+    #[test]
+    fn the_commented_settings_of_the_demo_hold_when_they_are_uncommented() {
+        let shown = |line: &str| match line.trim_start().strip_prefix("# ") {
+            Some(rest) if ["progress:", "prices:", "  "].iter().any(|start| rest.starts_with(start)) => {
+                line.replacen("# ", "", 1)
+            }
+            Some(_) | None => line.to_owned(),
+        };
+        let text = DEMO.lines().map(shown).collect::<Vec<_>>().join("\n");
+        let file: AgentsFile = serde_yaml_ng::from_str(&text).unwrap();
+        let value = serde_yaml_ng::from_str::<serde_json::Value>(&text).unwrap();
+        let written = value["agents"][0]["progress"].as_object().map(serde_json::Map::len);
+        assert_eq!(written, serde_json::to_value(ProgressLimits::default()).unwrap().as_object().map(|all| all.len()));
+        assert_eq!(file.agents[0].progress, ProgressLimits::default(), "what is shown are the defaults");
+        assert_eq!(file.agents[0].progress.unmet_goal_predicates, Limit::Off);
+        assert!(file.agents[0].prices.is_some());
     }
 }

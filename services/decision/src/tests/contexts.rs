@@ -2,6 +2,7 @@ use protocol::*;
 use serde_json::json;
 
 use super::world::*;
+use crate::committed::History;
 use crate::{Context, PastOutcome};
 
 fn asked(world: &World) -> Context {
@@ -109,4 +110,18 @@ fn the_same_history_gives_the_same_digest_and_another_gives_another() {
     };
     assert_eq!(digest(1), digest(1));
     assert_ne!(digest(1), digest(2));
+}
+
+#[test]
+fn what_must_hold_before_the_answer_is_shown_from_the_start() {
+    let world = World::admitted();
+    let turn = world.turn();
+    let records = world.store.all_events().remove(&world.address).unwrap();
+    let mut events = History::default().extended(&records, turn.scope.basis).unwrap().events;
+    let Fact::Admitted(admitted) = &mut events[0].fact else { panic!("admitted") };
+    let paid: GoalPredicate = serde_json::from_value(json!({"name": "paid", "tool": "look", "exists": true})).unwrap();
+    admitted.request.goal_predicates = vec![paid.clone()];
+    let agent = &world.registry.agents.agents[0];
+    let context = Context::build(&turn, agent, &world.registry, &events, 10_000).unwrap();
+    assert_eq!(context.goal_predicates, [paid]);
 }

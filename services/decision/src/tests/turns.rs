@@ -1,3 +1,4 @@
+use chassis::registry::Prices;
 use chassis::{Failure, Handler, names};
 use futures::executor::block_on;
 use protocol::*;
@@ -128,6 +129,23 @@ fn refusals_empty_and_cut_off_answers_are_decisions_that_validation_refuses() {
         assert_eq!(body, format!("{{\"no_decision\":\"{expected}\"}}"));
         assert!(Decision::parse(&body, JsonLimits::default()).is_err());
     }
+}
+
+#[test]
+fn an_answer_is_priced_by_the_table_of_its_agent() {
+    let cost = |prices| {
+        let mut world = World::admitted();
+        let mut registry = registry();
+        registry.agents.agents[0].prices = prices;
+        world.registry = std::sync::Arc::new(registry);
+        world.will_say([decision("x")]);
+        let ModelAnswer::Proposed { evidence, .. } = world.answer(&world.turn()) else { panic!("proposed") };
+        assert_eq!((evidence.usage.input_tokens, evidence.usage.output_tokens), (3, 2));
+        evidence.usage.cost_micros
+    };
+    assert_eq!(cost(None), 1, "what the provider said");
+    let prices = Prices { input_micros_per_million: 3_000_000, output_micros_per_million: 15_000_000 };
+    assert_eq!(cost(Some(prices)), 3 * 3 + 2 * 15);
 }
 
 #[test]
