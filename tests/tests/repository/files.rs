@@ -42,10 +42,12 @@ fn collect(root: &Path, directory: &Path, files: &mut Vec<SourceFile>) {
         let (path, name) = (entry.path(), entry.file_name());
         // A file may go away while this looks at the folder.
         let Ok(kind) = entry.file_type() else { continue };
+        // In a linked worktree `.git` is a file.
+        if NOT_OURS.iter().any(|ours| name == *ours) {
+            continue;
+        }
         if kind.is_dir() {
-            if !NOT_OURS.iter().any(|ours| name == *ours) {
-                collect(root, &path, files);
-            }
+            collect(root, &path, files);
         } else if kind.is_file()
             && let Ok(text) = std::fs::read_to_string(&path)
         {

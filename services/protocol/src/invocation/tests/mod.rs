@@ -1,10 +1,11 @@
-//! Transcripts and properties of the decider. Each transcript drives `handle`/`apply`/`emit` as the committer does.
+//! Transcripts and properties of the decider, which drive `handle`/`apply`/`emit` as the committer does; and what neither
+//! can reach.
 
 mod budgets;
 mod plans;
 mod progress;
 mod properties;
-mod suspensions;
+mod replay;
 mod table;
-mod transcripts;
+mod tampered;
 mod world;

@@ -180,11 +180,6 @@ impl World {
         self.judge(Judgement::Accepted { decision, evidence: evidence() })
     }
 
-    pub fn reject(&mut self, code: FindingCode) -> Result<Vec<&'static str>, Ignored> {
-        let findings = vec![Finding::new(code, "calls[0]", "no")];
-        self.judge(Judgement::Rejected { findings, evidence: evidence() })
-    }
-
     pub fn claim(&mut self, dispatch: &ToolCallDispatched) -> Result<Vec<&'static str>, Ignored> {
         self.input(Input::ClaimRequested(Box::new(dispatch.clone())))
     }
