@@ -63,6 +63,18 @@ impl SimBus {
         self.lock().topics.get(&name).map(|partitions| partitions.concat()).unwrap_or_default()
     }
 
+    /// Delivers every record of a topic again, as a consumer sees it whose offsets were lost.
+    pub(super) fn redeliver(&self, topic: schemas::Topic) {
+        let record = |record: Inbound| Outbound {
+            topic,
+            key: record.key.unwrap_or_default(),
+            value: record.value.unwrap_or_default(),
+            headers: record.headers,
+            event_id: protocol::EventId(uuid::Uuid::nil()),
+        };
+        self.records(topic).into_iter().map(record).for_each(|record| self.append(&record));
+    }
+
     /// Records of one partition from an offset on.
     pub(super) fn fetch(&self, topic: &str, partition: usize, from: usize) -> Vec<Inbound> {
         let logs = self.lock();

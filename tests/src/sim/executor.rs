@@ -74,6 +74,11 @@ impl Executor {
         jobs.into_iter().for_each(|job| self.push(Some(id), job));
     }
 
+    /// The incarnation of a process that runs now, by the order in which processes were added.
+    pub fn current(&self, process: usize) -> ProcessId {
+        ProcessId { process, incarnation: self.processes[process].1 }
+    }
+
     fn push(&mut self, owner: Option<ProcessId>, job: Job) {
         self.tasks.push(Task { owner, job, flag: Arc::new(Flag(AtomicBool::new(true))) });
     }

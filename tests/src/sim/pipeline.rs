@@ -27,6 +27,8 @@ pub struct Pipeline {
     executor: Executor,
     services: Services,
     memory: MemoryStore,
+    /// The services by name, in the order of their processes.
+    names: Vec<&'static str>,
     produced: u64,
 }
 
@@ -55,11 +57,13 @@ impl Pipeline {
             world: world.clone(),
         };
         let mut executor = Executor::new(world);
-        for (group, spawn) in services.processes() {
+        let processes = services.processes();
+        let names = processes.iter().map(|(group, _)| *group).collect();
+        for (group, spawn) in processes {
             let services = services.clone();
             executor.process(Box::new(move |id| spawn(&services, group, id)));
         }
-        Self { executor, services, memory, produced: 0 }
+        Self { executor, services, memory, names, produced: 0 }
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -84,6 +88,28 @@ impl Pipeline {
         let event_id = protocol::EventId(uuid::Uuid::from_u128(u128::from(self.produced)));
         let (key, value) = (key.as_bytes().to_vec(), value.into());
         self.services.bus.produce(&Outbound { topic, key, value, headers: Vec::new(), event_id });
+    }
+
+    /// Kills a service where it stands; it starts again at once and knows what the store and the topics know.
+    pub fn kill(&mut self, service: &str) {
+        let process = self.names.iter().position(|name| *name == service);
+        let process = process.unwrap_or_else(|| panic!("no service is called {service}: {:?}", self.names));
+        self.services.world.crash(self.executor.current(process));
+    }
+
+    /// Whichever service comes to the `n`-th step at which a process can die, dies there.
+    pub fn crash_at(&self, n: u64) {
+        self.services.world.crash_at(n);
+    }
+
+    /// How many services have died so far.
+    pub fn crashes(&self) -> u64 {
+        self.services.world.injections().get("crash").copied().unwrap_or(0)
+    }
+
+    /// Delivers every record of a topic again.
+    pub fn redeliver(&self, topic: Topic) {
+        self.services.bus.redeliver(topic);
     }
 
     /// Runs until `done`, for at most that much virtual time; whether `done` came true.

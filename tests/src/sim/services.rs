@@ -104,7 +104,7 @@ fn spawn_committer(services: &Services, group: &'static str, id: ProcessId) -> V
         decider.clone(),
         services.codec.clone(),
         services.registry.clone(),
-        u64::MAX,
+        config.retention.evidence_ms,
         metrics.clone(),
     );
     let topics = handler.topics();

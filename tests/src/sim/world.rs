@@ -37,6 +37,8 @@ struct Inner {
     faults: Faults,
     injected: BTreeMap<&'static str, u64>,
     points: u64,
+    /// The point at which a process dies, whatever chance says.
+    crash_at: Option<u64>,
 }
 
 impl World {
@@ -50,6 +52,7 @@ impl World {
             faults,
             injected: BTreeMap::new(),
             points: 0,
+            crash_at: None,
         };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -106,6 +109,11 @@ impl World {
         self.lock().crashed.push(process);
     }
 
+    /// The process that comes to the `n`-th point of this world, from 1, dies there.
+    pub(super) fn crash_at(&self, n: u64) {
+        self.lock().crash_at = Some(n);
+    }
+
     /// Moves time to the next sleeper and wakes everyone due; false when nobody sleeps.
     pub(super) fn advance(&self, limit_ms: u64) -> bool {
         let mut inner = self.lock();
@@ -131,7 +139,15 @@ impl World {
 
     /// A place between two steps of a process: it may be delayed here, or it may die here.
     pub async fn point(&self, process: ProcessId) {
-        self.lock().points += 1;
+        let dies = {
+            let mut inner = self.lock();
+            inner.points += 1;
+            inner.crash_at == Some(inner.points)
+        };
+        if dies {
+            self.crash(process);
+            std::future::pending::<()>().await;
+        }
         let Some(faults) = self.faults() else {
             return;
         };

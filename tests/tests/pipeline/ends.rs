@@ -1,7 +1,9 @@
-//! Budgets and the other typed ends.
+//! Every terminal reason, brought about in the whole pipeline.
 
-use protocol::{BudgetRequest, Request, TerminalReason};
+use protocol::{BudgetRequest, Control, EffectOutcome, Request, RunEnded, Segment, TerminalReason};
+use schemas::ControlRecord;
 use serde_json::json;
+use tool_executor::Transported;
 
 use crate::stage::*;
 
@@ -22,13 +24,50 @@ runs:
       - {step: 3, decision: {kind: tool_calls, calls: [{call_id: z, tool_name: a, arguments: {n: 1}}]}}
       - {step: 3, round: 1, decision: {kind: tool_calls, calls: [{call_id: z, tool_name: a, arguments: {n: 1}}]}}
       - {step: 4, decision: {kind: final, answer: late}}
+  - match: invalid
+    steps:
+      - {step: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: a, arguments: {n: one}}]}}
+      - {step: 1, round: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: nowhere, arguments: {n: 1}}]}}
+  - match: wire
+    steps:
+      - {step: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: wire, arguments: {n: 1}}]}}
+      - {step: 2, decision: {kind: final, answer: wired}}
   - match: stuck
     steps: [{step: 1, decision: {kind: cannot_continue, reason: no order number}}]
   - match: broken
     steps: [{step: 1, decision: {kind: final, answer: never}, fail: {times: 99, error: final}}]
 "#;
 
-fn ends(goal: &str, change: impl FnOnce(&mut Request)) -> (TerminalReason, u32, usize) {
+/// How each reason is brought about. A reason that has no test here cannot occur yet, and the README says so.
+const SHOWN: [(TerminalReason, fn()); 13] = [
+    (TerminalReason::Completed, ends_completed),
+    (TerminalReason::CannotContinue, ends_cannot_continue),
+    (TerminalReason::Cancelled, ends_cancelled),
+    (TerminalReason::DeadlineExceeded, ends_deadline_exceeded),
+    (TerminalReason::MaxSteps, ends_max_steps),
+    (TerminalReason::ToolBudgetExhausted, ends_tool_budget_exhausted),
+    (TerminalReason::TokenBudgetExhausted, ends_token_budget_exhausted),
+    (TerminalReason::CostBudgetExhausted, ends_cost_budget_exhausted),
+    (TerminalReason::NoProgress, ends_no_progress),
+    (TerminalReason::InvalidDecision, ends_invalid_decision),
+    (TerminalReason::ModelError, ends_model_error),
+    (TerminalReason::InvalidRequest, ends_invalid_request),
+    (TerminalReason::ReconciliationRequired, ends_reconciliation_required),
+];
+
+#[test]
+fn every_reason_is_shown_here_or_said_to_be_impossible() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    for reason in TerminalReason::ALL {
+        let row = format!("| `{}` |", reason.as_str());
+        let row = readme.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no row {row}"));
+        let shown = SHOWN.iter().any(|(known, _)| *known == reason);
+        assert_ne!(shown, row.contains("Cannot occur yet"), "{row}");
+    }
+}
+
+/// Runs the goal's scenario with a changed request: how it ended, and the tools it called.
+fn ends(goal: &str, change: impl FnOnce(&mut Request)) -> (RunEnded, Vec<String>) {
     let world = World::new(|_| (1_000, answered(200, json!({}))));
     let mut pipeline = pipeline(ENDLESS, &world);
     let mut asked = request(1);
@@ -36,74 +75,149 @@ fn ends(goal: &str, change: impl FnOnce(&mut Request)) -> (TerminalReason, u32, 
     change(&mut asked);
     let ended = run(&mut pipeline, &asked);
     assert_eq!(ended.answer.is_some(), ended.reason == TerminalReason::Completed, "{ended:?}");
-    (ended.reason, ended.spent.steps, world.called().len())
+    assert_eq!(ended.reason, events_say(&pipeline), "the log and the terminal event agree");
+    (ended, world.called())
+}
+
+fn events_say(pipeline: &turnwright_tests::sim::Pipeline) -> TerminalReason {
+    match events(pipeline, id(1)).last().map(|event| event.fact.clone()) {
+        Some(protocol::Fact::Ended { reason, .. }) => reason,
+        last => panic!("the last event is {last:?}"),
+    }
+}
+
+fn budget(asked: &mut Request, budget: BudgetRequest) {
+    asked.budget = budget;
 }
 
 #[test]
-fn without_a_narrow_budget_the_run_completes() {
-    assert_eq!(ends("endless", |_| {}), (TerminalReason::Completed, 4, 3));
+fn ends_completed() {
+    let (ended, called) = ends("endless", |_| {});
+    assert_eq!((ended.reason, ended.spent.steps, called.len()), (TerminalReason::Completed, 4, 3));
 }
 
 #[test]
-fn steps_are_bounded() {
-    let (reason, steps, calls) =
-        ends("endless", |asked| asked.budget = BudgetRequest { max_steps: Some(2), ..BudgetRequest::default() });
-    assert_eq!((reason, steps, calls), (TerminalReason::MaxSteps, 2, 2));
+fn ends_cannot_continue() {
+    let (ended, called) = ends("stuck", |_| {});
+    assert_eq!((ended.reason, ended.detail.as_str()), (TerminalReason::CannotContinue, "no order number"));
+    assert!(called.is_empty());
 }
 
 #[test]
-fn tool_calls_are_bounded() {
-    let (reason, _, calls) =
-        ends("endless", |asked| asked.budget = BudgetRequest { max_tool_calls: Some(2), ..BudgetRequest::default() });
-    assert_eq!((reason, calls), (TerminalReason::ToolBudgetExhausted, 2));
+fn ends_cancelled() {
+    let world = World::new(|_| (15_000, answered(200, json!({}))));
+    let mut pipeline = pipeline(ENDLESS, &world);
+    pipeline.request(&Request { goal: json!("endless"), ..request(1) });
+    pipeline.run_for(2_000);
+    pipeline.control(&cancel(TENANT, id(1)));
+    let ended = ended(&mut pipeline, id(1));
+    assert_eq!((ended.reason, ended.detail.as_str()), (TerminalReason::Cancelled, "changed my mind"));
 }
 
 #[test]
-fn tokens_are_bounded() {
-    let (reason, _, calls) =
-        ends("endless", |asked| asked.budget = BudgetRequest { max_tokens: Some(150), ..BudgetRequest::default() });
-    assert_eq!((reason, calls), (TerminalReason::TokenBudgetExhausted, 1));
+fn ends_deadline_exceeded() {
+    // Virtual time starts at 1,000 s: this is in the middle of the second call.
+    let (ended, called) = ends("endless", |asked| asked.deadline = Some(protocol::Timestamp(1_001_500)));
+    assert_eq!((ended.reason, called.len()), (TerminalReason::DeadlineExceeded, 2));
 }
 
 #[test]
-fn cost_is_bounded() {
-    let (reason, _, calls) = ends("endless", |asked| {
-        asked.budget = BudgetRequest { max_cost_micros: Some(250), ..BudgetRequest::default() }
+fn ends_max_steps() {
+    let (ended, called) =
+        ends("endless", |asked| budget(asked, BudgetRequest { max_steps: Some(2), ..BudgetRequest::default() }));
+    assert_eq!((ended.reason, ended.spent.steps, called.len()), (TerminalReason::MaxSteps, 2, 2));
+}
+
+#[test]
+fn ends_tool_budget_exhausted() {
+    let (ended, called) =
+        ends("endless", |asked| budget(asked, BudgetRequest { max_tool_calls: Some(2), ..BudgetRequest::default() }));
+    assert_eq!((ended.reason, called.len()), (TerminalReason::ToolBudgetExhausted, 2));
+}
+
+#[test]
+fn ends_token_budget_exhausted() {
+    let (ended, called) =
+        ends("endless", |asked| budget(asked, BudgetRequest { max_tokens: Some(150), ..BudgetRequest::default() }));
+    assert_eq!((ended.reason, called.len()), (TerminalReason::TokenBudgetExhausted, 1));
+}
+
+#[test]
+fn ends_cost_budget_exhausted() {
+    let (ended, called) = ends("endless", |asked| {
+        budget(asked, BudgetRequest { max_cost_micros: Some(250), ..BudgetRequest::default() })
     });
-    assert_eq!((reason, calls), (TerminalReason::CostBudgetExhausted, 2));
+    assert_eq!((ended.reason, called.len()), (TerminalReason::CostBudgetExhausted, 2));
 }
 
 #[test]
-fn a_deadline_ends_the_run_in_the_middle_of_a_call() {
-    // Virtual time starts at 1,000 s.
-    let (reason, _, calls) = ends("endless", |asked| asked.deadline = Some(protocol::Timestamp(1_001_500)));
-    assert_eq!((reason, calls), (TerminalReason::DeadlineExceeded, 2));
+fn ends_no_progress() {
+    let (ended, called) = ends("same", |_| {});
+    assert_eq!((ended.reason, called.len()), (TerminalReason::NoProgress, 2), "it may be repeated once, and is");
 }
 
 #[test]
-fn the_same_plan_again_and_again_is_no_progress_and_does_not_run() {
-    let (reason, steps, calls) = ends("same", |_| {});
-    assert_eq!((reason, steps, calls), (TerminalReason::NoProgress, 2, 2), "it may be repeated once, and is");
+fn ends_invalid_decision() {
+    let (ended, called) = ends("invalid", |_| {});
+    assert_eq!((ended.reason, called.len()), (TerminalReason::InvalidDecision, 0));
 }
 
 #[test]
-fn a_model_may_give_up() {
-    assert_eq!(ends("stuck", |_| {}).0, TerminalReason::CannotContinue);
+fn ends_model_error() {
+    assert_eq!(ends("broken", |_| {}).0.reason, TerminalReason::ModelError);
 }
 
 #[test]
-fn a_provider_that_fails_for_good_is_a_model_error() {
-    assert_eq!(ends("broken", |_| {}).0, TerminalReason::ModelError);
+fn ends_invalid_request() {
+    let (unknown, _) = ends("endless", |asked| asked.agent = "nobody".into());
+    let (foreign, _) = ends("endless", |asked| asked.tools = Some(vec!["shell".into()]));
+    let (greedy, called) = ends("endless", |asked| {
+        budget(asked, BudgetRequest { max_steps: Some(1_000_000), ..BudgetRequest::default() });
+    });
+    for ended in [&unknown, &foreign, &greedy] {
+        assert_eq!(ended.reason, TerminalReason::InvalidRequest, "{ended:?}");
+    }
+    assert!(called.is_empty());
 }
 
 #[test]
-fn an_unknown_agent_is_an_invalid_request() {
-    assert_eq!(ends("endless", |asked| asked.agent = "nobody".into()).0, TerminalReason::InvalidRequest);
+fn ends_reconciliation_required() {
+    let lost = || Transported::Uncertain { class: protocol::ErrorClass::Timeout, why: "the answer was lost" };
+    let mut pipeline = pipeline(ENDLESS, &World::new(move |_| (10, lost())));
+    pipeline.request(&Request { goal: json!("wire"), ..request(1) });
+    pipeline.run_for(60_000);
+    let (_, segment) = pipeline.seen().terminals(id(1)).remove(0);
+    assert_eq!((segment.reason, segment.resumable), (TerminalReason::ReconciliationRequired, true));
+    assert!(segment.effects_unresolved && segment.answer.is_none());
+    // What the caller does about it.
+    pipeline.control(&ControlRecord {
+        tenant: TENANT.into(),
+        invocation_id: id(1),
+        control: Control::ResolveEffect {
+            actor: "grace".into(),
+            effect_key: segment.effects[0].key.clone(),
+            outcome: EffectOutcome::Committed { receipt: None, output: json!({}) },
+            evidence: "statement of account, line 12".into(),
+        },
+    });
+    let ended = ended(&mut pipeline, id(1));
+    assert_eq!((ended.reason, ended.segment), (TerminalReason::Completed, Segment(2)));
 }
 
 #[test]
-fn a_tool_outside_the_profile_is_an_invalid_request() {
-    assert_eq!(ends("endless", |asked| asked.tools = Some(vec!["shell".into()])).0, TerminalReason::InvalidRequest);
+fn active_time_ends_a_run_as_its_deadline_does() {
+    // 120 s are the profile's; a call takes at most 20 s, twice.
+    let world = World::new(|_| (19_000, answered(200, json!({}))));
+    let steps: Vec<String> = (1..=8)
+        .map(|n| {
+            let call = format!("{{call_id: x, tool_name: a, arguments: {{n: {n}}}}}");
+            format!("      - {{step: {n}, decision: {{kind: tool_calls, calls: [{call}]}}}}")
+        })
+        .collect();
+    let mut pipeline = pipeline(&format!("runs:\n  - steps:\n{}\n", steps.join("\n")), &world);
+    let ended = run(&mut pipeline, &request(1));
+    assert_eq!(ended.reason, TerminalReason::DeadlineExceeded);
+    assert_eq!(ended.ended_at.ms_since(ended.requested_at) / 1_000, 120);
 }
 
 #[test]

@@ -7,8 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chassis::Clock;
 use chassis::registry::{AgentsFile, IngressFile, Registry, ToolsFile};
-use decision::ScriptedProvider;
-use protocol::{BudgetRequest, Control, Digest, Event, Fact, InvocationId, Request, RunEnded, Tenant, TurnCommitted};
+use decision::{ModelProvider, ModelReply, ModelRequest, ProviderError, ScriptedProvider};
+use protocol::{
+    Budget, BudgetRequest, Control, Digest, Event, Fact, InvocationId, Request, RunEnded, Tenant, TurnCommitted,
+};
 use reconciler::{OwnerQuery, OwnerReply, Question};
 use schemas::ControlRecord;
 use serde_json::{Value, json};
@@ -32,12 +34,14 @@ pub struct World {
     answer: Arc<dyn Fn(&Question<'_>) -> OwnerReply + Send + Sync>,
     /// The tools in the order of their calls.
     called: Arc<Mutex<Vec<String>>>,
+    /// What the model was asked.
+    asked: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
 impl World {
     pub fn new(act: impl Fn(&ToolRequest<'_>) -> (u64, Transported) + Send + Sync + 'static) -> Self {
         let answer = |_: &Question<'_>| OwnerReply::Unreachable;
-        Self { act: Arc::new(act), answer: Arc::new(answer), called: Arc::default() }
+        Self { act: Arc::new(act), answer: Arc::new(answer), called: Arc::default(), asked: Arc::default() }
     }
 
     /// Tools that echo their arguments after a millisecond.
@@ -51,6 +55,24 @@ impl World {
 
     pub fn called(&self) -> Vec<String> {
         self.called.lock().unwrap().clone()
+    }
+
+    pub fn asked(&self) -> Vec<ModelRequest> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// The scenario's model, and who asked it what.
+struct Asked {
+    world: World,
+    model: ScriptedProvider,
+}
+
+#[async_trait]
+impl ModelProvider for Asked {
+    async fn decide(&self, request: &ModelRequest) -> Result<ModelReply, ProviderError> {
+        self.world.asked.lock().unwrap().push(request.clone());
+        self.model.decide(request).await
     }
 }
 
@@ -95,7 +117,10 @@ pub fn pipeline_with(seed: u64, registry: Registry, scenario: &str, world: &Worl
         let model = ScriptedProvider::from_text(AGENT.into(), "scenario", scenario, clock.clone());
         let played = Arc::new(Played { world: world.clone(), clock });
         Edges {
-            model: Arc::new(model.unwrap_or_else(|problems| panic!("{problems}"))),
+            model: Arc::new(Asked {
+                world: world.clone(),
+                model: model.unwrap_or_else(|problems| panic!("{problems}")),
+            }),
             tools: played.clone(),
             owners: played,
         }
@@ -126,7 +151,7 @@ pub fn registry() -> Registry {
     let agents: AgentsFile = serde_json::from_value(json!({"agents": [{
         "name": AGENT, "provider": {"kind": "scripted", "scenario": "scenario"}, "model": "scripted", "tools": names,
         "timing": {"max_runtime_ms": 120_000, "call_slack_ms": 500},
-    }]}))
+    }], "tenants": [{"tenant": "*", "ceiling": Budget { max_steps: 100, ..Budget::default() }}]}))
     .unwrap();
     let ingress: IngressFile = serde_json::from_value(json!({"ingress": [
         {"carries": "invocations", "tenants": [TENANT, OTHER_TENANT]},

@@ -27,6 +27,83 @@ fn a_direct_answer_takes_one_step_and_no_call() {
     assert!(world.called().is_empty() && pipeline.seen().dead_letters().is_empty());
 }
 
+#[test]
+fn one_valid_call_is_committed_before_the_model_is_asked_again() {
+    let scenario = r#"
+runs:
+  - steps:
+      - step: 1
+        decision: {kind: tool_calls, calls: [{call_id: x, tool_name: a, arguments: {n: 1}}]}
+      - {step: 2, decision: {kind: final, answer: "{x.output.echo.n}"}}
+"#;
+    let world = World::echoing();
+    let mut pipeline = pipeline(scenario, &world);
+    let ended = run(&mut pipeline, &request(1));
+    assert_eq!((ended.reason, ended.answer), (TerminalReason::Completed, Some(json!(1))));
+    let events = events(&pipeline, id(1));
+    let expected =
+        ["admitted", "turn_planned", "wave_released", "call_settled", "turn_committed", "turn_committed", "ended"];
+    assert_eq!(facts(&events), expected);
+    let asked = world.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[1].basis, events[4].basis(), "the second question rests on the first turn's commit");
+    assert_eq!(asked[1].context.turns[0].results.len(), 1);
+}
+
+#[test]
+fn a_final_answer_that_fails_its_schema_is_repaired_once_and_then_ends_the_run() {
+    let scenario = |second: &str| {
+        format!(
+            r#"
+runs:
+  - steps:
+      - {{step: 1, decision: {{kind: final, answer: {{sum: many}}}}}}
+      - {{step: 1, round: 1, decision: {{kind: final, answer: {{sum: {second}}}}}}}
+"#
+        )
+    };
+    let ends = |second| {
+        let mut pipeline = pipeline(&scenario(second), &World::echoing());
+        let mut asked = request(1);
+        asked.output_schema = Some(json!({"type": "object", "properties": {"sum": {"type": "integer"}}}));
+        let ended = run(&mut pipeline, &asked);
+        let codes = events(&pipeline, id(1)).into_iter().filter_map(|event| match event.fact {
+            Fact::DecisionRejected { findings, .. } => Some(findings[0].code),
+            _ => None,
+        });
+        (ended.reason, ended.answer, codes.collect::<Vec<_>>())
+    };
+    let invalid = FindingCode::InvalidAnswer;
+    assert_eq!(ends("42"), (TerminalReason::Completed, Some(json!({"sum": 42})), vec![invalid]));
+    assert_eq!(ends("more"), (TerminalReason::InvalidDecision, None, vec![invalid, invalid]));
+}
+
+#[test]
+fn a_call_waits_for_what_it_conflicts_with_and_is_skipped_when_that_fails() {
+    let scenario = r#"
+runs:
+  - steps:
+      - step: 1
+        decision:
+          kind: tool_calls
+          calls:
+            - {call_id: x, tool_name: refund, arguments: {n: 7}}
+            - {call_id: y, tool_name: read_order, arguments: {n: 7}}
+            - {call_id: z, tool_name: read_order, arguments: {n: 8}}
+      - {step: 2, decision: {kind: final, answer: "{x.error.class} {y.error.class} {z.output.ok}"}}
+"#;
+    let world = World::new(|request| match request.tool.name.as_str() {
+        "refund" => (100, answered(422, json!({"outcome": "rejected"}))),
+        _ => (10, answered(200, json!({"ok": true}))),
+    });
+    let mut pipeline = pipeline(scenario, &world);
+    let ended = run(&mut pipeline, &request(1));
+    assert_eq!(ended.answer, Some(json!("business_rejected skipped true")));
+    let mut called = world.called();
+    called.sort();
+    assert_eq!(called, ["read_order", "refund"], "the read of order 7 was never made");
+}
+
 const THREE_READS: &str = r#"
 runs:
   - steps:
@@ -42,7 +119,7 @@ runs:
 "#;
 
 #[test]
-fn parallel_calls_that_return_out_of_order_keep_the_order_of_the_proposal() {
+fn results_keep_the_proposals_order_when_the_first_tool_is_delayed() {
     let world = World::new(|request| {
         let delay_ms = match request.tool.name.as_str() {
             "a" => 900,
