@@ -14,6 +14,8 @@ CONCURRENCY ?= 1 16 64 256
 SECS ?= 12
 WARMUP ?= 3
 BENCH_ARGS ?=
+# make mutants MUTANTS='--file plan.rs --jobs 2'
+MUTANTS ?=
 # make up REPLICAS=2
 REPLICAS ?= 1
 
@@ -24,7 +26,7 @@ LOCKED := $(if $(CI),--locked,)
 # With the tools that infra/setup.sh keeps in the cache.
 export PATH := $(shell . infra/env.sh && echo "$$PATH")
 
-.PHONY: help setup demo test up down bench bench-peer simulate audit fmt lint helm-lint build
+.PHONY: help setup demo test up down bench bench-peer simulate mutants audit fmt lint helm-lint build
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +66,11 @@ bench-peer: ## the same, then Restate on the same workload, and the ratios of bo
 simulate: ## the whole pipeline under seeded crashes, duplicates and reordering (SEEDS=200)
 	@infra/setup.sh demo
 	@cargo run -q -p turnwright-tests --bin simulate $(LOCKED) -- --seeds $(SEEDS)
+
+mutants: ## plants hundreds of small bugs in the core, one at a time: its tests must catch each (MUTANTS='--file plan.rs')
+	@infra/setup.sh mutants
+	@# Its builds and its report stay out of the clone; the list of what survived is printed.
+	@CARGO_TARGET_DIR="$(TARGET_DIR)/mutants" cargo mutants --package turnwright-protocol --output "$(TARGET_DIR)" $(MUTANTS)
 
 audit: ## known vulnerabilities in the dependencies (needs the RustSec database, hence the network)
 	@infra/setup.sh full

