@@ -1,6 +1,8 @@
 //! Situations in which systems that do this job have failed. Each test is named after what must happen here, and says in a
 //! line what the situation is; the whole pipeline runs in one process, with virtual time.
 
+#[path = "cases/approvals.rs"]
+mod approvals;
 #[path = "cases/controls.rs"]
 mod controls;
 #[path = "cases/crashes.rs"]

@@ -1,7 +1,6 @@
 //! Every terminal reason, brought about in the whole pipeline.
 
 use protocol::{BudgetRequest, Control, EffectOutcome, Request, RunEnded, Segment, TerminalReason};
-use schemas::ControlRecord;
 use serde_json::json;
 use tool_executor::Transported;
 
@@ -32,6 +31,14 @@ runs:
     steps:
       - {step: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: wire, arguments: {n: 1}}]}}
       - {step: 2, decision: {kind: final, answer: wired}}
+  - match: approval
+    steps:
+      - {step: 1, decision: {kind: request_approval, calls: [{call_id: x, tool_name: refund, arguments: {n: 1}}]}}
+      - {step: 2, decision: {kind: final, answer: refunded}}
+  - match: question
+    steps:
+      - {step: 1, decision: {kind: clarification, question: "which order?"}}
+      - {step: 2, decision: {kind: final, answer: answered}}
   - match: stuck
     steps: [{step: 1, decision: {kind: cannot_continue, reason: no order number}}]
   - match: broken
@@ -39,7 +46,7 @@ runs:
 "#;
 
 /// How each reason is brought about. A reason that has no test here cannot occur yet, and the README says so.
-const SHOWN: [(TerminalReason, fn()); 13] = [
+const SHOWN: [(TerminalReason, fn()); 15] = [
     (TerminalReason::Completed, ends_completed),
     (TerminalReason::CannotContinue, ends_cannot_continue),
     (TerminalReason::Cancelled, ends_cancelled),
@@ -52,6 +59,8 @@ const SHOWN: [(TerminalReason, fn()); 13] = [
     (TerminalReason::InvalidDecision, ends_invalid_decision),
     (TerminalReason::ModelError, ends_model_error),
     (TerminalReason::InvalidRequest, ends_invalid_request),
+    (TerminalReason::ApprovalRequired, ends_approval_required),
+    (TerminalReason::ClarificationRequired, ends_clarification_required),
     (TerminalReason::ReconciliationRequired, ends_reconciliation_required),
 ];
 
@@ -180,28 +189,49 @@ fn ends_invalid_request() {
     assert!(called.is_empty());
 }
 
-#[test]
-fn ends_reconciliation_required() {
+/// Runs to a suspension, does what the caller is told to do, and runs to the end.
+fn resumed(goal: &str, reason: TerminalReason, answer: impl FnOnce(&RunEnded) -> Control) -> RunEnded {
     let lost = || Transported::Uncertain { class: protocol::ErrorClass::Timeout, why: "the answer was lost" };
-    let mut pipeline = pipeline(ENDLESS, &World::new(move |_| (10, lost())));
-    pipeline.request(&Request { goal: json!("wire"), ..request(1) });
-    pipeline.run_for(60_000);
-    let (_, segment) = pipeline.seen().terminals(id(1)).remove(0);
-    assert_eq!((segment.reason, segment.resumable), (TerminalReason::ReconciliationRequired, true));
-    assert!(segment.effects_unresolved && segment.answer.is_none());
-    // What the caller does about it.
-    pipeline.control(&ControlRecord {
-        tenant: TENANT.into(),
-        invocation_id: id(1),
-        control: Control::ResolveEffect {
-            actor: "grace".into(),
-            effect_key: segment.effects[0].key.clone(),
-            outcome: EffectOutcome::Committed { receipt: None, output: json!({}) },
-            evidence: "statement of account, line 12".into(),
-        },
+    let world = World::new(move |request| match request.tool.name.as_str() {
+        "wire" => (10, lost()),
+        _ => (10, answered(200, json!({"effect_id": "r-1"}))),
     });
+    let mut pipeline = pipeline(ENDLESS, &world);
+    pipeline.request(&Request { goal: json!(goal), ..request(1) });
+    let segment = suspended(&mut pipeline, 1);
+    assert_eq!((segment.reason, segment.resumable, &segment.answer), (reason, true, &None));
+    pipeline.control(&control(1, answer(&segment)));
     let ended = ended(&mut pipeline, id(1));
     assert_eq!((ended.reason, ended.segment), (TerminalReason::Completed, Segment(2)));
+    segment
+}
+
+#[test]
+fn ends_approval_required() {
+    resumed("approval", TerminalReason::ApprovalRequired, |segment| Control::Approve {
+        actor: "grace".into(),
+        proposal_digest: segment.proposal.as_ref().unwrap().digest,
+    });
+}
+
+#[test]
+fn ends_clarification_required() {
+    resumed("question", TerminalReason::ClarificationRequired, |segment| Control::Clarify {
+        actor: "ada".into(),
+        answer: json!("order 7"),
+        step: Some(segment.scope.step),
+    });
+}
+
+#[test]
+fn ends_reconciliation_required() {
+    let segment = resumed("wire", TerminalReason::ReconciliationRequired, |segment| Control::ResolveEffect {
+        actor: "grace".into(),
+        effect_key: segment.effects[0].key.clone(),
+        outcome: EffectOutcome::Committed { receipt: None, output: json!({}) },
+        evidence: "statement of account, line 12".into(),
+    });
+    assert!(segment.effects_unresolved);
 }
 
 #[test]

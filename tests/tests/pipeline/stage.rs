@@ -196,6 +196,22 @@ pub fn request(n: u128) -> Request {
     }
 }
 
+/// A control of the tenant's, for the run `n`.
+pub fn control(n: u128, control: Control) -> ControlRecord {
+    ControlRecord { tenant: TENANT.into(), invocation_id: id(n), control }
+}
+
+/// Runs until the run waits for a person: what its newest terminal event says.
+#[track_caller]
+pub fn suspended(pipeline: &mut Pipeline, n: u128) -> RunEnded {
+    let seen = pipeline.seen().terminals(id(n)).len();
+    let came = pipeline.run_until(PATIENCE_MS, |now| now.terminals(id(n)).len() > seen);
+    assert!(came, "no terminal event; the events: {:#?}", facts(&events(pipeline, id(n))));
+    let (_, ended) = pipeline.seen().terminals(id(n)).pop().expect("one came");
+    assert!(ended.resumable, "{ended:?}");
+    ended
+}
+
 pub fn cancel(tenant: &str, invocation_id: InvocationId) -> ControlRecord {
     let control = Control::Cancel { actor: "ada".into(), reason: "changed my mind".into() };
     ControlRecord { tenant: tenant.into(), invocation_id, control }
