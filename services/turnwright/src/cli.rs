@@ -3,7 +3,7 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completion, dev, doctor, env, init, inspect, invoke, list, schema, serve, topics, watch,
+    cancel, completion, dev, doctor, env, init, inspect, invoke, list, policy, schema, serve, topics, watch,
 };
 use crate::error::Error;
 use crate::settings::{Dev, Settings, with_defaults};
@@ -35,6 +35,7 @@ pub enum Command {
     List(list::Arguments),
     Inspect(inspect::Arguments),
     Cancel(cancel::Arguments),
+    Policy(policy::Arguments),
     Schema(schema::Arguments),
     Topics(topics::Arguments),
     Init(init::Arguments),

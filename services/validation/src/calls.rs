@@ -1,4 +1,4 @@
-//! A batch of calls, judged in this order: IDs, tools, arguments, sizes, budgets, plan. Progress is not judged
+//! A batch of calls, judged in this order: IDs, tools, arguments, sizes, budgets, authorization, plan. Progress is not judged
 //! here: only the committer knows the last plan for certain.
 
 use std::collections::BTreeMap;
@@ -9,16 +9,19 @@ use protocol::{
 };
 
 use crate::DecisionLimits;
+use crate::authorize::{self, Gated};
 use crate::judge::KnownTool;
+use crate::policy::Policy;
 use crate::schema::bounded;
 
-/// The batch with its tools' contracts, or everything that is wrong with it.
+/// The batch with its tools' contracts and the gates that apply, or everything that is wrong with it.
 pub(crate) fn judge(
     turn: &TurnReady,
     mut calls: Vec<ProposedCall>,
     tools: &BTreeMap<ToolName, KnownTool>,
+    policy: &Policy,
     limits: &DecisionLimits,
-) -> Result<Vec<AcceptedCall>, Vec<Finding>> {
+) -> Result<(Vec<AcceptedCall>, Vec<Gated>), Vec<Finding>> {
     let planned = u32::try_from(calls.len()).unwrap_or(u32::MAX);
     let mut ids = Vec::new();
     if calls.len() > MAX_BATCH_CALLS {
@@ -45,18 +48,19 @@ pub(crate) fn judge(
         };
         accepted.push(AcceptedCall { call, contract });
     }
+    let (denied, gates) = authorize::judge(turn, &accepted, &rest, policy);
     rest.extend(steps(turn));
     let budget = budget(turn, planned);
     let mut unplanned = plan(turn, &accepted, &rest);
     let repeated = unplanned.extract_if(.., |finding| finding.code == FindingCode::DuplicateCallId);
     ids.extend(repeated);
-    let only_budget = ids.is_empty() && rest.is_empty() && unplanned.is_empty();
+    let only_budget = ids.is_empty() && rest.is_empty() && denied.is_empty() && unplanned.is_empty();
     // A repair that still overspends goes to the committer, whose own check ends the run with the budget's reason before
     // anything of the batch runs; a rejection would end it `invalid_decision`.
     if only_budget && (budget.is_none() || turn.scope.round > Round(0)) {
-        return Ok(accepted);
+        return Ok((accepted, gates));
     }
-    Err([ids, rest, budget.into_iter().collect(), unplanned].concat())
+    Err([ids, rest, budget.into_iter().collect(), denied, unplanned].concat())
 }
 
 /// Presence is a matter of parsing, uniqueness of the plan; what is left is the ID's size.

@@ -1,14 +1,17 @@
 //! `decisions` in, `verdicts` out.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use chassis::registry::Registry;
 use chassis::{Failure, Handler, Metrics, Reply, names};
-use protocol::{DecisionProposed, Digest, EventId, Finding, FindingCode, Judgement, Verdict};
+use protocol::{DecisionProposed, EventId, Finding, FindingCode, Judgement, Verdict};
 use schemas::{Codec, DeadLetterCode, EncodeError, Inbound, Outbound, Rejection};
 
-use crate::{DecisionLimits, Judge, SchemaProblems};
+use crate::policy::Policy;
+use crate::reload::{Current, InForce, in_force};
+use crate::{Reload, SchemaProblems};
 
 /// Findings of rejected decisions, by `code`.
 const FINDINGS: &str = "turnwright.findings";
@@ -16,28 +19,35 @@ const FINDINGS: &str = "turnwright.findings";
 /// Judges every decision and answers with one verdict, which echoes the decision's basis (M1, stage 4).
 pub struct ValidationHandler {
     codec: Arc<Codec>,
-    judge: Judge,
-    registry_digest: Digest,
-    policy_digest: Digest,
+    shared: InForce,
     metrics: Metrics,
 }
 
 impl ValidationHandler {
-    /// Compiles the registry's argument schemas; the error lists every one that does not compile.
-    pub fn new(codec: Arc<Codec>, registry: Arc<Registry>, metrics: Metrics) -> Result<Self, SchemaProblems> {
-        let judge = Judge::new(&registry, DecisionLimits::default())?;
-        // No policy file exists yet: the digest of the empty policy.
-        let policy_digest = Digest::of("policy", &[]);
-        Ok(Self { codec, judge, registry_digest: registry.digest, policy_digest, metrics })
+    /// Compiles what the registry declares for validation; the error lists everything that does not compile.
+    pub fn new(
+        codec: Arc<Codec>,
+        registry: &Registry,
+        policy: Arc<Policy>,
+        metrics: Metrics,
+    ) -> Result<Self, SchemaProblems> {
+        let current = Current::new(registry, policy)?;
+        Ok(Self { codec, shared: Arc::new(RwLock::new(Arc::new(current))), metrics })
+    }
+
+    /// Keeps this handler's registry and policy up to date with a directory.
+    pub fn reload(&self, directory: PathBuf) -> Reload {
+        Reload::new(self.shared.clone(), directory, self.metrics.clone())
     }
 
     fn answer(&self, record: &Inbound) -> Result<Outbound, Refused> {
         let proposed: DecisionProposed = self.codec.decode(record).map_err(Refused::Rejected)?;
+        let current = in_force(&self.shared);
         let verdict = Verdict {
             scope: proposed.turn.scope.clone(),
-            judgement: self.judge.judge(&proposed),
-            registry_digest: self.registry_digest,
-            policy_digest: self.policy_digest,
+            judgement: current.judge.judge(&proposed),
+            registry_digest: current.registry_digest,
+            policy_digest: current.policy_digest,
         };
         let outbound = self.encode(&verdict)?;
         self.count(&verdict.judgement);

@@ -84,7 +84,7 @@ fn path_of(at: &str, location: &Location) -> String {
 }
 
 /// The path of a field; a name that could be mistaken for more path stands in quotes.
-fn below(path: &str, name: &str) -> String {
+pub(crate) fn below(path: &str, name: &str) -> String {
     let plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     match plain {
         true => format!("{path}.{name}"),

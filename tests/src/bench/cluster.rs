@@ -40,7 +40,7 @@ impl Cluster {
         let directory = directory.map_err(|error| Error::failed("a directory for the data", error))?;
         let owner = spawn_owner(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), OwnerConfig::default()).await;
         let owner = owner.map_err(|error| Error::failed("the effect's owner", error))?;
-        copy_configuration(&directory.path().join("config"), &owner)?;
+        copy_configuration(&root().join("infra/examples/bench"), &directory.path().join("config"), &owner)?;
         let mut cluster = Self { services: Vec::new(), owner, brokers: String::new(), store: String::new(), directory };
         eprintln!("bench: starting Kafka and Redis in {}", cluster.directory.path().display());
         let (kafka, redis) = (cluster.data("kafka"), cluster.data("redis"));
@@ -169,13 +169,16 @@ pub(super) fn root() -> PathBuf {
     tests.parent().unwrap_or(tests).to_owned()
 }
 
-fn copy_configuration(to: &Path, owner: &Owner) -> Result<(), Error> {
-    let from = root().join("infra/examples/bench");
+fn copy_configuration(from: &Path, to: &Path, owner: &Owner) -> Result<(), Error> {
     std::fs::create_dir(to).map_err(|error| Error::of_file(to, error))?;
-    for entry in std::fs::read_dir(&from).map_err(|error| Error::of_file(&from, error))? {
-        let path = entry.map_err(|error| Error::of_file(&from, error))?.path();
-        let text = std::fs::read_to_string(&path).map_err(|error| Error::of_file(&path, error))?;
+    for entry in std::fs::read_dir(from).map_err(|error| Error::of_file(from, error))? {
+        let path = entry.map_err(|error| Error::of_file(from, error))?.path();
         let copy = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy_configuration(&path, &copy, owner)?;
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).map_err(|error| Error::of_file(&path, error))?;
         let text = text.replace(OWNER_IN_FILES, &owner.addr.to_string());
         std::fs::write(&copy, text).map_err(|error| Error::of_file(&copy, error))?;
     }

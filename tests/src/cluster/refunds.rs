@@ -16,6 +16,8 @@ agents:
     timing: {max_runtime_ms: 300000, decide_timeout_ms: 5000, max_reissues: 50, max_rereleases: 50}
 ";
 
+const POLICY: &str = "permit(principal in Tenant::\"tests\", action, resource);";
+
 const INGRESS: &str = "
 ingress:
   - {carries: invocations, tenants: [tests]}
@@ -60,6 +62,7 @@ impl Files {
         Self::Written(vec![
             ("agents.yaml", AGENTS.to_owned()),
             ("ingress.yaml", INGRESS.to_owned()),
+            ("policies/main.cedar", POLICY.to_owned()),
             ("scenario.yaml", SCENARIO.to_owned()),
             ("tools.yaml", TOOLS.replace("OWNER", &owner.to_string())),
         ])

@@ -57,7 +57,7 @@ impl Files {
             Self::Written(files) => {
                 let directory = place.join("config");
                 let write = || {
-                    std::fs::create_dir_all(&directory)?;
+                    std::fs::create_dir_all(directory.join("policies"))?;
                     files.iter().try_for_each(|(name, text)| std::fs::write(directory.join(name), text))
                 };
                 write().map_err(|error| Error::io("the operator's files", &error))?;

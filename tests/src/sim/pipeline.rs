@@ -11,8 +11,9 @@ use reconciler::OwnerQuery;
 use schemas::{Codec, CodecConfig, ControlRecord, DeadLetter, Inbound, Outbound, Topic, WireFormat, WireMessage};
 use store::{Address, MemoryStore, Store};
 use tool_executor::ToolTransport;
+use validation::policy::Policy;
 
-use super::services::Services;
+use super::services::{Services, permissive};
 use super::{Executor, Faults, SimBus, SimStore, World};
 
 /// What a test plugs in.
@@ -38,7 +39,18 @@ const NO_FAULTS: Faults = Faults { crash: 0, delay: 0, duplicate: 0, lost_reply:
 impl Pipeline {
     /// Starts the services. `edges` gets the world, so that what it makes can sleep and tell the time. `seed` decides which
     /// of the tasks that are ready runs first.
+    /// Every call is allowed; [`Pipeline::with_policy`] says otherwise.
     pub fn new(seed: u64, registry: Arc<Registry>, edges: impl FnOnce(&World) -> Edges) -> Self {
+        Self::with_policy(seed, registry, permissive(), edges)
+    }
+
+    /// The same under a policy.
+    pub fn with_policy(
+        seed: u64,
+        registry: Arc<Registry>,
+        policy: Arc<Policy>,
+        edges: impl FnOnce(&World) -> Edges,
+    ) -> Self {
         let world = World::new(seed, NO_FAULTS);
         let clock = world.clone();
         let now = move || Timestamp(i64::try_from(clock.now_ms()).unwrap_or(i64::MAX));
@@ -50,6 +62,7 @@ impl Pipeline {
             bus: SimBus::new(world.clone(), &config.prefix),
             codec: Arc::new(Codec::new(config)),
             registry,
+            policy,
             model,
             tools,
             owners,

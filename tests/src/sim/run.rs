@@ -14,7 +14,7 @@ use serde_json::json;
 use store::MemoryStore;
 use uuid::Uuid;
 
-use super::services::Services;
+use super::services::{Services, permissive};
 use super::{Executor, Faults, SimBus, SimModel, SimOwner, SimStore, World};
 use crate::checker::{Applied, Dispatched, History, Violation};
 
@@ -87,6 +87,7 @@ pub fn run_seed(seed: u64, setup: Setup) -> Report {
         bus: SimBus::new(world.clone(), PREFIX),
         codec: Arc::new(Codec::new(CodecConfig { prefix: PREFIX.to_owned(), ..CodecConfig::default() })),
         registry: Arc::new(registry()),
+        policy: permissive(),
         model: Arc::new(model.clone()),
         tools: Arc::new(owner.clone()),
         owners: Arc::new(owner.clone()),
@@ -372,6 +373,7 @@ fn registry() -> Registry {
         mixed_batches: MixedBatches::Order,
         progress: ProgressLimits::default(),
         prices: None,
+        validators: Vec::new(),
     };
     let ingress = |carries| Ingress { carries, topic: None, tenants: vec![TENANT.into()], may: None };
     Registry {

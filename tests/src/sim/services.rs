@@ -14,6 +14,7 @@ use reconciler::OwnerQuery;
 use schemas::{Codec, Topic};
 use store::{Decider, Store};
 use tool_executor::ToolTransport;
+use validation::policy::{Policy, PolicyFiles};
 
 use super::mutants::{MatchesByPosition, SkipsTheLease};
 use super::process::{Service, job, tick};
@@ -32,10 +33,17 @@ pub(super) struct Services {
     pub bus: SimBus,
     pub codec: Arc<Codec>,
     pub registry: Arc<Registry>,
+    pub policy: Arc<Policy>,
     pub model: Arc<dyn ModelProvider>,
     pub tools: Arc<dyn ToolTransport>,
     pub owners: Arc<dyn OwnerQuery>,
     pub mutant: Option<Mutant>,
+}
+
+/// A policy that allows everything.
+pub(super) fn permissive() -> Arc<Policy> {
+    let files = PolicyFiles::of("permit(principal, action, resource);");
+    Arc::new(Policy::compile(&files).expect("the policy is well-formed"))
 }
 
 impl Services {
@@ -138,9 +146,9 @@ fn spawn_decision(services: &Services, group: &'static str, id: ProcessId) -> Ve
 }
 
 fn spawn_validation(services: &Services, group: &'static str, id: ProcessId) -> Vec<Job> {
-    let handler =
-        validation::ValidationHandler::new(services.codec.clone(), services.registry.clone(), Metrics::silent(group))
-            .expect("the simulated tools' schemas compile");
+    let (codec, policy) = (services.codec.clone(), services.policy.clone());
+    let handler = validation::ValidationHandler::new(codec, &services.registry, policy, Metrics::silent(group))
+        .expect("the simulated tools' schemas compile");
     vec![job(services.service(group, id, Arc::new(handler), services.topic(Topic::Decisions)).consume())]
 }
 

@@ -34,10 +34,14 @@ pub struct Agent {
     #[serde(default)]
     pub mixed_batches: MixedBatches,
     /// When a run that gets nowhere is stopped.
+    #[serde(default)]
     pub progress: ProgressLimits,
     /// What the model's tokens cost. Absent: what the provider itself says that an answer has cost.
     #[serde(default)]
     pub prices: Option<Prices>,
+    /// What every final answer must satisfy, besides the request's `output_schema` (M14).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validators: Vec<AnswerRule>,
 }
 
 /// A price table, in millionths of the profile's currency per million tokens.
@@ -46,6 +50,49 @@ pub struct Agent {
 pub struct Prices {
     pub input_micros_per_million: u64,
     pub output_micros_per_million: u64,
+}
+
+/// A deterministic check of a final answer. `at` is a JSON pointer (RFC 6901) into it; the whole answer when left out. The
+/// text of a value is the value itself where it is a text, else its JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields, tag = "kind")]
+pub enum AnswerRule {
+    /// A value must be there, and its text must contain this.
+    RequiredText {
+        #[serde(default)]
+        at: String,
+        text: String,
+    },
+    /// The text of the value, if there is one, must not contain this.
+    ForbiddenText {
+        #[serde(default)]
+        at: String,
+        text: String,
+    },
+    /// The text of the value, if there is one, must not be longer.
+    MaxBytes {
+        #[serde(default)]
+        at: String,
+        bytes: usize,
+    },
+    /// A text must be there, and this regular expression must match somewhere in it.
+    Pattern {
+        #[serde(default)]
+        at: String,
+        pattern: String,
+    },
+}
+
+impl AnswerRule {
+    /// The pointer to what is checked.
+    pub fn at(&self) -> &str {
+        match self {
+            Self::RequiredText { at, .. }
+            | Self::ForbiddenText { at, .. }
+            | Self::MaxBytes { at, .. }
+            | Self::Pattern { at, .. } => at,
+        }
+    }
 }
 
 /// Where decisions come from.
@@ -80,6 +127,12 @@ impl AgentsFile {
             }
             if let Some((field, why)) = agent.progress.problem() {
                 problems.push(format!("agents.yaml: agents[{i}].progress.{field}: {why}"));
+            }
+            for (n, rule) in agent.validators.iter().enumerate() {
+                if !rule.at().is_empty() && !rule.at().starts_with('/') {
+                    let at = format!("agents.yaml: agents[{i}].validators[{n}].at");
+                    problems.push(format!("{at}: `{}` is not a JSON pointer: empty, or /field/0/…", rule.at()));
+                }
             }
             for name in &agent.tools {
                 if !tools.tools.iter().any(|tool| &tool.name == name) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use protocol::Digest;
 use serde::de::DeserializeOwned;
 
-pub use agents::{Agent, AgentsFile, Prices, ProviderConfig, Tenants};
+pub use agents::{Agent, AgentsFile, AnswerRule, Prices, ProviderConfig, Tenants};
 pub use ingress::{Carries, ControlKind, Ingress, IngressFile};
 pub use tools::{Endpoint, ReconcileEndpoint, Tool, ToolKind, ToolsFile};
 

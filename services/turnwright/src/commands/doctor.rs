@@ -9,6 +9,7 @@ use decision::ScriptedProvider;
 use schemas::{Codec, Topic};
 use serde::Serialize;
 use store::{RedisStore, Store};
+use validation::policy::Policy;
 use validation::{DecisionLimits, Judge};
 
 use crate::client::{self, kafka};
@@ -257,9 +258,10 @@ fn of_files(directory: &Path) -> Vec<Check> {
     if let Err(found) = ScriptedProvider::read(&registry, Arc::new(RealClock::new())) {
         problems.extend(found.0);
     }
-    if let Err(found) = Judge::new(&registry, DecisionLimits::default()) {
-        problems.extend(found.0);
-    }
+    let judged = Policy::read(directory)
+        .map_err(|found| found.0)
+        .and_then(|policy| Judge::new(&registry, Arc::new(policy), DecisionLimits::default()).map_err(|found| found.0));
+    problems.extend(judged.err().into_iter().flatten());
     if problems.is_empty() {
         let (agents, tools) = (registry.agents.agents.len(), registry.tools.tools.len());
         return vec![ok(&what, format!("{agents} agents, {tools} tools"))];

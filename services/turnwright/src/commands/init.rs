@@ -11,14 +11,16 @@ use crate::settings::Settings;
 use crate::{exit, render};
 
 /// The files of the demo, as they stand in the repository.
-pub const FILES: [(&str, &str); 4] = [
+pub const FILES: [(&str, &str); 6] = [
     ("agents.yaml", include_str!("../../../../infra/examples/demo/agents.yaml")),
     ("tools.yaml", include_str!("../../../../infra/examples/demo/tools.yaml")),
     ("ingress.yaml", include_str!("../../../../infra/examples/demo/ingress.yaml")),
     ("scenario.yaml", include_str!("../../../../infra/examples/demo/scenario.yaml")),
+    ("policies/main.cedar", include_str!("../../../../infra/examples/demo/policies/main.cedar")),
+    ("policies/cases.yaml", include_str!("../../../../infra/examples/demo/policies/cases.yaml")),
 ];
 
-/// Writes agents.yaml, tools.yaml, ingress.yaml and scenario.yaml, commented, to start from.
+/// Writes agents.yaml, tools.yaml, ingress.yaml, scenario.yaml and policies/, commented, to start from.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  turnwright init my-agents && turnwright dev --config my-agents")]
 pub struct Arguments {
@@ -55,9 +57,10 @@ pub fn run(settings: &Settings, arguments: Arguments) -> Result<u8, Error> {
 /// Writes the files.
 pub fn write(directory: &Path, force: bool) -> Result<(), Error> {
     let failed = |path: &Path, error| Error::failed(path.display().to_string(), error);
-    std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
     for (name, text) in FILES {
         let path = directory.join(name);
+        let folder = path.parent().unwrap_or(directory);
+        std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
         let mut options = std::fs::OpenOptions::new();
         // Between the look and the write somebody else may have made the file.
         options.write(true).truncate(force).create(force).create_new(!force);

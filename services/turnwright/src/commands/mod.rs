@@ -9,6 +9,7 @@ pub mod init;
 pub mod inspect;
 pub mod invoke;
 pub mod list;
+pub mod policy;
 pub mod schema;
 pub mod serve;
 pub mod topics;
@@ -28,6 +29,7 @@ pub async fn run(cli: Cli) -> Result<u8, Error> {
         Command::List(arguments) => list::run(&settings, arguments).await,
         Command::Inspect(arguments) => inspect::run(&settings, arguments).await,
         Command::Cancel(arguments) => cancel::run(&settings, arguments).await,
+        Command::Policy(arguments) => policy::run(&settings, arguments),
         Command::Schema(arguments) => schema::run(&settings, arguments).await,
         Command::Topics(arguments) => topics::run(&settings, arguments).await,
         Command::Init(arguments) => init::run(&settings, arguments),

@@ -18,10 +18,11 @@ use schemas::{Codec, Topic};
 use store::{Decider, Store};
 use tool_executor::{ExecutorHandler, RegistryTransport};
 use validation::ValidationHandler;
+use validation::policy::Policy;
 
 use crate::error::Error;
 
-pub use open::{connect_registry, open_store, read_registry, wait_for_cluster};
+pub use open::{FILES_FIX, connect_registry, open_store, read_registry, wait_for_cluster};
 pub use run::{Hosted, run};
 
 /// The services.
@@ -115,7 +116,7 @@ pub fn build(service: Service, parts: &Parts) -> Result<Built, Error> {
     let (codec, registry, metrics) = (parts.codec.clone(), parts.registry.clone(), parts.metrics.clone());
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let of_files =
-        |problems: &dyn std::fmt::Display| Error::setting("--config (TURNWRIGHT_CONFIG)", problems, open::FILES_FIX);
+        |problems: &dyn std::fmt::Display| Error::setting("--config (TURNWRIGHT_CONFIG)", problems, FILES_FIX);
     let mut built = match service {
         Service::Committer => committer(parts, clock),
         Service::Decision => {
@@ -124,8 +125,14 @@ pub fn build(service: Service, parts: &Parts) -> Result<Built, Error> {
             Built::new(handler, Topic::Turns, parts)
         }
         Service::Validation => {
-            let handler = ValidationHandler::new(codec, registry, metrics).map_err(|problems| of_files(&problems))?;
-            Built::new(handler, Topic::Decisions, parts)
+            let directory = registry.directory.clone();
+            let policy = Policy::read(&directory).map_err(|problems| of_files(&problems))?;
+            let handler = ValidationHandler::new(codec, &registry, Arc::new(policy), metrics);
+            let handler = handler.map_err(|problems| of_files(&problems))?;
+            let reload = Arc::new(handler.reload(directory));
+            let mut built = Built::new(handler, Topic::Decisions, parts);
+            built.periodics.push(reload);
+            built
         }
         Service::ToolExecutor => {
             let transport =

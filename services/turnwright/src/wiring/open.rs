@@ -15,7 +15,7 @@ use crate::client;
 use crate::error::Error;
 use crate::settings::{MEMORY_STORE, Settings, redacted};
 
-pub(super) const FILES_FIX: &str = "correct the named keys; `turnwright init DIR` writes a commented set of files";
+pub const FILES_FIX: &str = "correct the named keys; `turnwright init DIR` writes a commented set of files";
 
 const RETRY: RetryPolicy = RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(3) };
 

@@ -167,7 +167,7 @@ fn no_generated_decision_that_breaks_the_rules_is_accepted_and_none_panics() {
                     assert!(findings.iter().all(|finding| finding.message.len() <= 2_000 && finding.path.len() <= 512));
                     *counts.1 += 1;
                 }
-                Judgement::ApprovalRequired { .. } => panic!("no rule gates a call here"),
+                Judgement::ApprovalRequired { .. } => panic!("no policy gates a call here"),
                 Judgement::DecisionFailed { .. } => panic!("a proposal never fails"),
             }
             Ok(())

@@ -1,4 +1,10 @@
+mod answers;
+mod authorization;
 mod hostile;
+mod hostile_generator;
+mod policies;
+mod policy_files;
 mod records;
+mod reloads;
 mod rules;
 mod world;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use chassis::{Handler, Metrics, names};
-use protocol::{DecisionProposed, Digest, EventId, Judgement, Verdict};
+use protocol::{DecisionProposed, EventId, Judgement, Verdict};
 use schemas::{Codec, CodecConfig, Inbound, Outbound, Topic};
 use serde_json::json;
 
@@ -20,14 +20,14 @@ pub fn inbound(codec: &Codec, outbound: Outbound) -> Inbound {
     }
 }
 
-fn record(codec: &Codec, decision: &DecisionProposed) -> Inbound {
+pub fn record(codec: &Codec, decision: &DecisionProposed) -> Inbound {
     let scope = &decision.turn.scope;
     let id = EventId::answer(scope.invocation_id, scope.basis, "decision");
     inbound(codec, codec.encode(decision, id, None).unwrap())
 }
 
 fn handler(codec: &Arc<Codec>, metrics: &Metrics) -> ValidationHandler {
-    ValidationHandler::new(codec.clone(), standard(), metrics.clone()).unwrap()
+    ValidationHandler::new(codec.clone(), &standard(), policy(PERMIT), metrics.clone()).unwrap()
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn each_decision_gets_one_verdict_that_echoes_its_basis_and_repeats_exactly() {
         reply.publish.into_iter().map(|record| codec.decode(&inbound(&codec, record)).unwrap()).collect();
     assert_eq!(verdicts[0].scope, turn().scope);
     assert_eq!(verdicts[0].registry_digest, standard().digest);
-    assert_eq!(verdicts[0].policy_digest, Digest::of("policy", &[]));
+    assert_eq!(verdicts[0].policy_digest, policy(PERMIT).digest);
     assert!(matches!(verdicts[0].judgement, Judgement::Accepted { .. }));
     assert!(matches!(verdicts[1].judgement, Judgement::Rejected { .. }));
     assert_eq!(metrics.total(names::APPLIED), 3);

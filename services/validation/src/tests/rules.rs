@@ -174,7 +174,7 @@ fn a_failed_decision_passes_through() {
 fn every_tool_whose_schema_does_not_compile_is_reported_at_start() {
     let tools = "tools:\n- {name: a, arguments: {type: 5}, run: {kind: lookup, argument: q, rows: {}}}\n\
                  - {name: b, arguments: {pattern: '('}, run: {kind: lookup, argument: q, rows: {}}}\n";
-    let problems = Judge::new(&registry(tools), DecisionLimits::default()).err().unwrap();
+    let problems = Judge::new(&registry(tools), policy(PERMIT), DecisionLimits::default()).err().unwrap();
     assert_eq!(problems.0.len(), 2, "{problems}");
     assert!(problems.0[0].starts_with("tools.yaml: tools[0] (a): arguments: "), "{problems}");
 }

@@ -11,9 +11,10 @@ use protocol::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::policy::{Policy, PolicyFiles};
 use crate::{DecisionLimits, Judge};
 
-const TOOLS: &str = r##"
+pub const TOOLS: &str = r##"
 tools:
   - name: lookup
     arguments:
@@ -38,9 +39,14 @@ tools:
     run: {kind: lookup, argument: q, rows: {}}
 "##;
 
+pub const AGENTS: &str = "
+agents:
+  - {name: refunds, provider: {kind: scripted, scenario: none}, model: scripted, tools: [lookup, refund, audit]}
+";
+
 pub fn registry(tools: &str) -> Registry {
     Registry {
-        agents: serde_yaml_ng::from_str("agents: []").unwrap(),
+        agents: serde_yaml_ng::from_str(AGENTS).unwrap(),
         tools: serde_yaml_ng::from_str(tools).unwrap(),
         ingress: serde_yaml_ng::from_str("ingress: []").unwrap(),
         digest: Digest::of("registry", &[tools.as_bytes()]),
@@ -52,8 +58,20 @@ pub fn standard() -> Arc<Registry> {
     Arc::new(registry(TOOLS))
 }
 
+/// Allows everything.
+pub const PERMIT: &str = "permit(principal, action, resource);";
+
+pub fn policy(text: &str) -> Arc<Policy> {
+    Arc::new(Policy::compile(&PolicyFiles::of(text)).unwrap_or_else(|problems| panic!("{problems}")))
+}
+
 pub fn judge() -> Judge {
-    Judge::new(&standard(), DecisionLimits::default()).unwrap()
+    judge_by(PERMIT)
+}
+
+/// A judge with this policy.
+pub fn judge_by(text: &str) -> Judge {
+    Judge::new(&standard(), policy(text), DecisionLimits::default()).unwrap()
 }
 
 pub fn turn() -> TurnReady {
