@@ -91,7 +91,7 @@ fn a_long_run_of_large_outputs_does_not_die_of_its_own_history() {
         "runs:\n  - steps:\n{}\n      - {{step: 9, decision: {{kind: final, answer: done}}}}\n",
         steps.join("\n")
     );
-    let world = World::new(|_| (1, answered(200, json!({"text": "x".repeat(15_000)}))));
+    let world = World::new(|call| (1, answered(200, json!({"of": call.arguments, "text": "x".repeat(15_000)}))));
     let mut pipeline = pipeline(&scenario, &world);
     let ended = run(&mut pipeline, &request(1));
     assert_eq!((ended.reason, ended.spent.steps), (TerminalReason::Completed, 9), "{ended:?}");

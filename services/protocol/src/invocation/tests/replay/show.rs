@@ -102,7 +102,10 @@ impl Names {
         };
         // Said and done at once.
         let is_now = |(name, value): &(String, String)| name.ends_with("ed_at") && value == "+0";
-        shown.map(show).filter(|field| !is_now(field) && field.1 != "{}").collect()
+        let mut fields: Vec<_> = shown.map(show).filter(|field| !is_now(field) && field.1 != "{}").collect();
+        // A feature of serde_json that another crate of the build may turn on keeps the order of insertion.
+        fields.sort();
+        fields
     }
 
     fn value(&self, value: &Value) -> String {
