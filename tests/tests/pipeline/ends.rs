@@ -27,6 +27,11 @@ runs:
     steps:
       - {step: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: a, arguments: {n: one}}]}}
       - {step: 1, round: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: nowhere, arguments: {n: 1}}]}}
+  - match: denied
+    steps:
+      - {step: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: a, arguments: {n: 1}}]}}
+      - {step: 1, round: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: a, arguments: {n: 1}}]}}
+      - {step: 2, decision: {kind: final, answer: done}}
   - match: wire
     steps:
       - {step: 1, decision: {kind: tool_calls, calls: [{call_id: x, tool_name: wire, arguments: {n: 1}}]}}
@@ -46,7 +51,7 @@ runs:
 "#;
 
 /// How each reason is brought about. A reason that has no test here cannot occur yet, and the README says so.
-const SHOWN: [(TerminalReason, fn()); 15] = [
+const SHOWN: [(TerminalReason, fn()); 17] = [
     (TerminalReason::Completed, ends_completed),
     (TerminalReason::CannotContinue, ends_cannot_continue),
     (TerminalReason::Cancelled, ends_cancelled),
@@ -57,7 +62,9 @@ const SHOWN: [(TerminalReason, fn()); 15] = [
     (TerminalReason::CostBudgetExhausted, ends_cost_budget_exhausted),
     (TerminalReason::NoProgress, ends_no_progress),
     (TerminalReason::InvalidDecision, ends_invalid_decision),
+    (TerminalReason::PermissionDenied, ends_permission_denied),
     (TerminalReason::ModelError, ends_model_error),
+    (TerminalReason::ToolUnavailable, ends_tool_unavailable),
     (TerminalReason::InvalidRequest, ends_invalid_request),
     (TerminalReason::ApprovalRequired, ends_approval_required),
     (TerminalReason::ClarificationRequired, ends_clarification_required),
@@ -251,7 +258,46 @@ fn active_time_ends_a_run_as_its_deadline_does() {
 }
 
 #[test]
-fn a_required_tool_that_stays_unavailable_ends_the_run() {
+fn ends_permission_denied() {
+    let world = World::echoing();
+    let ends = |policies: &str| {
+        let mut pipeline = pipeline_under(policies, ENDLESS, &world);
+        run(&mut pipeline, &Request { goal: json!("denied"), ..request(1) })
+    };
+    let everything = "permit(principal, action, resource);";
+    let denied = ends(&format!("{everything}\nforbid(principal, action == Action::\"a\", resource);"));
+    assert_eq!((denied.reason, denied.spent.tool_calls), (TerminalReason::PermissionDenied, 0), "{denied:?}");
+    assert_eq!(ends("").reason, TerminalReason::PermissionDenied, "nothing is allowed unless a policy says so");
+    assert!(world.called().is_empty());
+    assert_eq!(ends(everything).reason, TerminalReason::Completed);
+    assert_eq!(world.called().len(), 1);
+}
+
+#[test]
+fn a_gate_of_the_policy_asks_a_person_and_runs_what_was_approved() {
+    let gate = "@approval(\"look first\") @four_eyes(\"true\") forbid(principal, action == Action::\"a\", resource);";
+    let world = World::echoing();
+    let mut pipeline = pipeline_under(&format!("permit(principal, action, resource);\n{gate}"), ENDLESS, &world);
+    pipeline.request(&Request { goal: json!("denied"), ..request(1) });
+    let segment = suspended(&mut pipeline, 1);
+    assert_eq!((segment.reason, world.called().len()), (TerminalReason::ApprovalRequired, 0));
+    let proposal = segment.proposal.unwrap();
+    assert!(proposal.four_eyes);
+    assert_eq!(proposal.reasons[0].message, "look first");
+    let approve = |actor: &str| Control::Approve { actor: actor.into(), proposal_digest: proposal.digest };
+    pipeline.control(&control(1, approve("ada")));
+    pipeline.control(&control(1, approve("grace")));
+    let ended = ended(&mut pipeline, id(1));
+    assert_eq!((ended.reason, world.called().len()), (TerminalReason::Completed, 1));
+    let granted = events(&pipeline, id(1)).into_iter().find_map(|event| match event.fact {
+        protocol::Fact::ApprovalGranted { actor, .. } => Some(actor),
+        _ => None,
+    });
+    assert_eq!(granted, Some("grace".into()), "the actor cannot approve, another can");
+}
+
+#[test]
+fn ends_tool_unavailable() {
     let world = World::new(|_| (10, answered(503, json!({}))));
     let ends = |required: bool| {
         let mut registry = registry();

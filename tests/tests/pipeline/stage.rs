@@ -15,8 +15,9 @@ use reconciler::{OwnerQuery, OwnerReply, Question};
 use schemas::ControlRecord;
 use serde_json::{Value, json};
 use tool_executor::{Answered, ToolRequest, ToolTransport, Transported};
-use turnwright_tests::sim::{Edges, Pipeline, SimClock};
+use turnwright_tests::sim::{Edges, Pipeline, SimClock, World as SimWorld};
 use uuid::Uuid;
+use validation::policy::{Policy, PolicyFiles};
 
 pub const TENANT: &str = "acme";
 pub const OTHER_TENANT: &str = "globex";
@@ -112,7 +113,17 @@ pub fn pipeline(scenario: &str, world: &World) -> Pipeline {
 }
 
 pub fn pipeline_with(seed: u64, registry: Registry, scenario: &str, world: &World) -> Pipeline {
-    Pipeline::new(seed, Arc::new(registry), |time| {
+    Pipeline::new(seed, Arc::new(registry), edges(scenario, world))
+}
+
+/// The same under these Cedar policies.
+pub fn pipeline_under(policies: &str, scenario: &str, world: &World) -> Pipeline {
+    let policy = Policy::compile(&PolicyFiles::of(policies)).unwrap_or_else(|problems| panic!("{problems:?}"));
+    Pipeline::with_policy(1, Arc::new(registry()), Arc::new(policy), edges(scenario, world))
+}
+
+fn edges(scenario: &str, world: &World) -> impl FnOnce(&SimWorld) -> Edges {
+    move |time| {
         let clock: Arc<dyn Clock> = Arc::new(SimClock(time.clone()));
         let model = ScriptedProvider::from_text(AGENT.into(), "scenario", scenario, clock.clone());
         let played = Arc::new(Played { world: world.clone(), clock });
@@ -124,7 +135,7 @@ pub fn pipeline_with(seed: u64, registry: Registry, scenario: &str, world: &Worl
             tools: played.clone(),
             owners: played,
         }
-    })
+    }
 }
 
 /// One agent with three reads and two effects: `refund`, whose owner can be asked, and `wire`, whose owner cannot.
