@@ -120,7 +120,7 @@ impl Context {
             _ => None,
         });
         for (step, committed) in finished {
-            let mut past = past_turn(step, committed, answer(step, events));
+            let mut past = past_turn(step, committed, events);
             if self.turns.is_empty() {
                 past.shrink_to(room);
             }
@@ -169,15 +169,16 @@ fn findings(turn: &TurnReady, events: &[Event]) -> Vec<Finding> {
     rejected.unwrap_or_default()
 }
 
-/// The answer to the question of a step, if it asked one.
-fn answer(step: Step, events: &[Event]) -> Option<Value> {
+/// The answer to the question of a step.
+fn answer_of(step: Step, events: &[Event]) -> Option<Value> {
     events.iter().rev().find_map(|event| match &event.fact {
         Fact::ClarificationGiven { answer, .. } if event.step == step => Some(answer.clone()),
         _ => None,
     })
 }
 
-fn past_turn(step: Step, committed: &TurnCommitted, answer: Option<Value>) -> PastTurn {
+fn past_turn(step: Step, committed: &TurnCommitted, events: &[Event]) -> PastTurn {
+    let mut answer = None;
     let decision = match &committed.decision {
         AcceptedDecision::Final { answer } => json!({"kind": "final", "answer": answer}),
         AcceptedDecision::CannotContinue { reason } => json!({"kind": "cannot_continue", "reason": reason}),
@@ -185,7 +186,10 @@ fn past_turn(step: Step, committed: &TurnCommitted, answer: Option<Value>) -> Pa
         AcceptedDecision::RequestApproval { calls } => {
             json!({"kind": "request_approval", "calls": past_calls(calls)})
         }
-        AcceptedDecision::Clarification { question } => json!({"kind": "clarification", "question": question}),
+        AcceptedDecision::Clarification { question } => {
+            answer = answer_of(step, events);
+            json!({"kind": "clarification", "question": question})
+        }
     };
     PastTurn { step, decision, results: committed.results.iter().map(past_result).collect(), answer }
 }
