@@ -1,7 +1,8 @@
 //! Agent profiles and tenants' ceilings (`agents.yaml`).
 
 use protocol::{
-    AgentName, Budget, Digest, MAX_EXACT_INTEGER, MixedBatches, Profile, ProgressLimits, Tenant, Timing, ToolName,
+    AgentName, Budget, Digest, MAX_EXACT_INTEGER, MAX_POINTER_BYTES, MixedBatches, Profile, ProgressLimits, Tenant,
+    Timing, ToolName, is_pointer,
 };
 use serde::{Deserialize, Serialize};
 
@@ -129,9 +130,12 @@ impl AgentsFile {
                 problems.push(format!("agents.yaml: agents[{i}].progress.{field}: {why}"));
             }
             for (n, rule) in agent.validators.iter().enumerate() {
-                if !rule.at().is_empty() && !rule.at().starts_with('/') {
+                if !is_pointer(rule.at()) {
                     let at = format!("agents.yaml: agents[{i}].validators[{n}].at");
-                    problems.push(format!("{at}: `{}` is not a JSON pointer: empty, or /field/0/…", rule.at()));
+                    problems.push(format!(
+                        "{at}: `{}` is not a JSON pointer of at most {MAX_POINTER_BYTES} bytes: empty, or /field/0/…",
+                        rule.at()
+                    ));
                 }
             }
             for name in &agent.tools {
@@ -197,12 +201,21 @@ mod tests {
     fn limits_and_prices_that_cannot_be_used_are_named() {
         let none: [&str; 0] = [];
         assert_eq!(problems("progress: {window: 32, no_state_delta: off, error_cycle: 1}"), none);
+        assert_eq!(problems("validators: [{kind: max_bytes, bytes: 1}, {kind: max_bytes, at: /a~1b, bytes: 1}]"), none);
         assert_eq!(problems("prices: {input_micros_per_million: 0, output_micros_per_million: 1}"), none);
         for (agent, said) in [
             ("progress: {window: 1}", "agents[0].progress.window: must be a number of plans from 2 to 32"),
             ("progress: {error_cycle: 0}", "a whole number from 1, or `off`"),
             ("progress: {error_cycle: never}", "a whole number from 1, or `off`"),
             ("progress: {error_cycles: 1}", "unknown field `error_cycles`"),
+            (
+                "validators: [{kind: max_bytes, at: order, bytes: 1}]",
+                "agents[0].validators[0].at: `order` is not a JSON pointer",
+            ),
+            (
+                "validators: [{kind: max_bytes, at: /a~2, bytes: 1}]",
+                "agents[0].validators[0].at: `/a~2` is not a JSON pointer",
+            ),
             ("prices: {input_micros_per_million: 1}", "missing field `output_micros_per_million`"),
             ("prices: {input_micros_per_million: 1, output_micros_per_million: 9007199254740992}", "not exact in JSON"),
         ] {

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 
 pub use evidence::{PlanMark, fingerprint};
 pub use limits::{Limit, MAX_WINDOW, ProgressLimits};
-pub use predicate::{GoalPredicate, MAX_EQUALS_BYTES, MAX_GOAL_PREDICATES, MAX_POINTER_BYTES, check_goal_predicates};
+pub use predicate::{
+    GoalPredicate, MAX_EQUALS_BYTES, MAX_GOAL_PREDICATES, MAX_POINTER_BYTES, check_goal_predicates, is_pointer,
+};
 pub use signal::{Signal, TurnProgress};
 
 use crate::{

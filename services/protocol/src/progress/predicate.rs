@@ -68,8 +68,9 @@ pub fn check_goal_predicates(predicates: &[GoalPredicate]) -> Result<(), FieldEr
     Ok(())
 }
 
-/// RFC 6901, section 3: tokens behind slashes, in which a tilde stands before 0 or 1 only.
-fn is_pointer(text: &str) -> bool {
+/// Whether a text is a JSON Pointer of at most [`MAX_POINTER_BYTES`]. RFC 6901, section 3: tokens behind slashes, in which
+/// a tilde stands before 0 or 1 only.
+pub fn is_pointer(text: &str) -> bool {
     let tokens = text.is_empty() || text.starts_with('/');
     let escapes = text.split('~').skip(1).all(|after| after.starts_with(['0', '1']));
     text.len() <= MAX_POINTER_BYTES && tokens && escapes
