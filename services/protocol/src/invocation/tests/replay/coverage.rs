@@ -72,11 +72,8 @@ closed!(REASONS, Ignored:
 /// The store says the first; the others are bugs, and the stage fails on them.
 const NOT_OF_THE_CORE: [&str; 3] = ["frozen", "not_loaded", "refused"];
 
-/// Ends that only another part can bring about, or that nothing brings about yet.
-const NOT_REACHED: [(&str, &str); 2] = [
-    ("tool_unavailable", "no tool is required, and none has a breaker"),
-    ("checkpoint_failed", "the rebuild of a store ends a run so"),
-];
+/// Ends that only another part can bring about.
+const NOT_REACHED: [(&str, &str); 1] = [("checkpoint_failed", "the rebuild of a store ends a run so")];
 
 const PHASES: [&str; 8] = [
     "absent",

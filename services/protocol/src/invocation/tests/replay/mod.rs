@@ -203,6 +203,7 @@ transcripts! {
     too_many_calls
     tool_budget
     tool_outside_the_profile
+    tool_unavailable
     unanswerable_after_the_end
     unanswerable_then_rejected_by_a_person
     unanswerable_then_resumed
