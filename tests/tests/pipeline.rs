@@ -1,8 +1,6 @@
 //! The whole pipeline in one process, with virtual time and without faults: what goes in by topic, what comes out by topic.
 //! Every handler is the real one; the model follows a scenario, and tools and owners do what the test says.
 
-#[path = "pipeline/approvals.rs"]
-mod approvals;
 #[path = "pipeline/budgets.rs"]
 mod budgets;
 #[path = "pipeline/effects.rs"]

@@ -60,12 +60,6 @@ impl Executor {
         self.start(process);
     }
 
-    /// Every process dies and starts anew.
-    pub fn restart(&mut self) {
-        self.tasks.retain(|task| task.owner.is_none());
-        (0..self.processes.len()).for_each(|process| self.start(process));
-    }
-
     fn start(&mut self, process: usize) {
         let (spawner, incarnation) = &mut self.processes[process];
         *incarnation += 1;

@@ -38,8 +38,7 @@ const NO_FAULTS: Faults = Faults { crash: 0, delay: 0, duplicate: 0, lost_reply:
 
 impl Pipeline {
     /// Starts the services. `edges` gets the world, so that what it makes can sleep and tell the time. `seed` decides which
-    /// of the tasks that are ready runs first.
-    /// Every call is allowed; [`Pipeline::with_policy`] says otherwise.
+    /// of the tasks that are ready runs first. Every call is allowed; [`Pipeline::with_policy`] says otherwise.
     pub fn new(seed: u64, registry: Arc<Registry>, edges: impl FnOnce(&World) -> Edges) -> Self {
         Self::with_policy(seed, registry, permissive(), edges)
     }
@@ -103,6 +102,11 @@ impl Pipeline {
         self.services.bus.produce(&Outbound { topic, key, value, headers: Vec::new(), event_id });
     }
 
+    /// Kills every service: handlers are built anew, only the store and the topics stay.
+    pub fn restart(&mut self) {
+        self.names.clone().into_iter().for_each(|service| self.kill(service));
+    }
+
     /// Kills a service where it stands; it starts again at once and knows what the store and the topics know.
     pub fn kill(&mut self, service: &str) {
         let process = self.names.iter().position(|name| *name == service);
@@ -130,11 +134,6 @@ impl Pipeline {
         let seen = self.seen();
         let limit = self.now_ms() + at_most_ms;
         self.executor.run(limit, || done(&seen))
-    }
-
-    /// Restarts every service: handlers are built anew, only the store and the topics stay.
-    pub fn restart(&mut self) {
-        self.executor.restart();
     }
 
     /// Runs for that much virtual time.

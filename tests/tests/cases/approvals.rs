@@ -1,6 +1,6 @@
 //! What a person allows.
 
-use protocol::{Control, Digest, EffectOutcome, ErrorClass, Fact, Proposal, TerminalReason};
+use protocol::{Control, ErrorClass, Fact, Proposal, TerminalReason};
 use schemas::{DeadLetterCode, Topic};
 use serde_json::json;
 use tool_executor::Transported;
@@ -34,18 +34,6 @@ fn proposed(pipeline: &mut Pipeline, n: u128) -> Proposal {
     let waiting = suspended(pipeline, n);
     assert_eq!(waiting.reason, TerminalReason::ApprovalRequired);
     waiting.proposal.expect("the caller sees the exact proposal")
-}
-
-fn approve(n: u128, proposal_digest: Digest) -> schemas::ControlRecord {
-    control(n, Control::Approve { actor: "grace".into(), proposal_digest })
-}
-
-fn reject(n: u128, proposal_digest: Digest) -> schemas::ControlRecord {
-    control(n, Control::Reject { actor: "grace".into(), proposal_digest, reason: "not today".into() })
-}
-
-fn codes(pipeline: &Pipeline) -> Vec<DeadLetterCode> {
-    pipeline.seen().dead_letters().iter().map(|letter| letter.rejection.code).collect()
 }
 
 /// Two parallel calls need approval: both get the same ID, and answers go to the wrong one. Here an approval is of one
@@ -122,15 +110,10 @@ fn an_approval_finds_its_proposal_after_every_process_has_died() {
     let world = world(&books);
     let mut pipeline = pipeline(TWO_REFUNDS, &world);
     let proposal = proposed(&mut pipeline, 1);
-    let kill_all = |pipeline: &mut Pipeline| {
-        for service in ["committer", "decision", "validation", "tool-executor", "reconciler"] {
-            pipeline.kill(service);
-        }
-    };
-    kill_all(&mut pipeline);
+    pipeline.restart();
     pipeline.run_for(3_600_000);
     pipeline.control(&approve(1, proposal.digest));
-    kill_all(&mut pipeline);
+    pipeline.restart();
     let ended = ended(&mut pipeline, id(1));
     assert_eq!((ended.reason, ended.segment.0), (TerminalReason::Completed, 2));
     assert_eq!(books.requests(), [1, 1]);
@@ -173,9 +156,7 @@ fn a_resolution_is_no_approval() {
     let mut pipeline = pipeline(TWO_REFUNDS, &world(&books));
     let proposal = proposed(&mut pipeline, 1);
     let effect_key = proposal.calls[0].effect_key.clone().unwrap();
-    let outcome = EffectOutcome::Committed { receipt: None, output: json!({}) };
-    let (actor, evidence) = ("grace".into(), "I want it".to_owned());
-    pipeline.control(&control(1, Control::ResolveEffect { actor, effect_key, outcome, evidence }));
+    pipeline.control(&resolve(1, effect_key, was_committed(json!({}))));
     pipeline.run_for(60_000);
     assert_eq!(facts(&events(&pipeline, id(1))), ["admitted", "approval_requested"]);
     assert!(books.requests().is_empty());

@@ -1,25 +1,12 @@
 //! What comes in twice, too late, too old, or unreadable.
 
-use protocol::{Control, EffectKey, EffectOutcome, EffectStatus, Fact, Invocation, TerminalReason, Timestamp, apply};
-use schemas::{ControlRecord, DeadLetterCode, Topic};
+use protocol::{EffectKey, EffectStatus, Fact, Invocation, TerminalReason, Timestamp, apply};
+use schemas::{DeadLetterCode, Topic};
 use serde_json::json;
 use tool_executor::{Answered, Transported};
 
 use crate::stage::*;
 use crate::{Books, REFUND};
-
-fn resolve(effect_key: EffectKey) -> ControlRecord {
-    ControlRecord {
-        tenant: TENANT.into(),
-        invocation_id: id(1),
-        control: Control::ResolveEffect {
-            actor: "grace".into(),
-            effect_key,
-            outcome: EffectOutcome::Committed { receipt: None, output: json!({}) },
-            evidence: "statement of account, line 12".into(),
-        },
-    }
-}
 
 /// A signal that arrives as an attempt starts is delivered twice, by replay and live; and so is everything else.
 #[test]
@@ -93,7 +80,7 @@ fn what_comes_after_the_cancel_moves_the_ledger_and_nothing_else() {
     pipeline.control(&cancel(TENANT, id(1)));
     let end = ended(&mut pipeline, id(1));
     assert_eq!((end.reason, end.effects_unresolved), (TerminalReason::Cancelled, true));
-    pipeline.control(&resolve(end.effects[0].key.clone()));
+    pipeline.control(&resolve(1, end.effects[0].key.clone(), was_committed(json!({}))));
     pipeline.run_for(60_000);
     let events = events(&pipeline, id(1));
     let at_end = events.iter().position(|event| matches!(event.fact, Fact::Ended { .. })).unwrap();
@@ -115,8 +102,8 @@ fn a_run_that_has_ended_refuses_every_resume() {
     assert_eq!(end.effects[0].status, EffectStatus::Committed);
     let before = events(&pipeline, id(1));
     pipeline.control(&cancel(TENANT, id(1)));
-    pipeline.control(&resolve(end.effects[0].key.clone()));
-    pipeline.control(&resolve(EffectKey("another".to_owned())));
+    pipeline.control(&resolve(1, end.effects[0].key.clone(), was_committed(json!({}))));
+    pipeline.control(&resolve(1, EffectKey("another".to_owned()), was_committed(json!({}))));
     pipeline.request(&request(1));
     pipeline.run_for(120_000);
     assert_eq!(events(&pipeline, id(1)), before);
@@ -150,8 +137,7 @@ fn a_record_that_cannot_be_read_is_quarantined_and_the_run_goes_on() {
         pipeline.produce(topic, &id(1).to_string(), "no schema is named by this");
     }
     assert_eq!(ended(&mut pipeline, id(1)).reason, TerminalReason::Completed);
-    let codes: Vec<_> = pipeline.seen().dead_letters().iter().map(|letter| letter.rejection.code).collect();
-    assert_eq!(codes, [DeadLetterCode::Malformed; 5], "each is set aside once");
+    assert_eq!(codes(&pipeline), [DeadLetterCode::Malformed; 5], "each is set aside once");
 }
 
 /// Retention has deleted the evidence of a run's effects, and its old request comes again.
@@ -164,6 +150,5 @@ fn a_request_older_than_the_evidence_is_refused_by_name() {
     pipeline.request(&old);
     pipeline.run_for(10_000);
     assert!(events(&pipeline, id(1)).is_empty(), "it is not run");
-    let codes: Vec<_> = pipeline.seen().dead_letters().iter().map(|letter| letter.rejection.code).collect();
-    assert_eq!(codes, [DeadLetterCode::ExpiredRequest]);
+    assert_eq!(codes(&pipeline), [DeadLetterCode::ExpiredRequest]);
 }

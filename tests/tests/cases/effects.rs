@@ -3,24 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use protocol::{CallResult, Control, EffectOutcome, EffectStatus, ErrorClass, Fact, TerminalReason};
-use schemas::ControlRecord;
+use protocol::{EffectStatus, ErrorClass, Fact, TerminalReason};
 use serde_json::json;
 use tool_executor::{Answered, Body, Transported};
 
 use crate::stage::*;
 use crate::{Books, REFUND};
-
-/// The error classes of the first turn's results, with the number of attempts each took.
-fn outcomes(pipeline: &turnwright_tests::sim::Pipeline) -> Vec<(Option<ErrorClass>, u32)> {
-    let events = events(pipeline, id(1));
-    let results = turns(&events)[0].results.iter();
-    let outcome = results.map(|result| match &result.outcome.result {
-        CallResult::Output(_) => (None, result.outcome.attempts),
-        CallResult::Error(error) => (Some(error.class), result.outcome.attempts),
-    });
-    outcome.collect()
-}
 
 /// A run is resumed after an interrupt, and the siblings that had finished are run again.
 #[test]
@@ -43,28 +31,15 @@ runs:
     });
     let mut pipeline = pipeline(scenario, &world);
     pipeline.request(&request(1));
-    let suspended = |seen: &turnwright_tests::sim::Seen| !seen.terminals(id(1)).is_empty();
-    assert!(pipeline.run_until(PATIENCE_MS, suspended));
-    let (_, handed_over) = pipeline.seen().terminals(id(1)).remove(0);
+    let handed_over = suspended(&mut pipeline, 1);
     assert_eq!(handed_over.reason, TerminalReason::ReconciliationRequired);
     let mut called = world.called();
     called.sort();
     assert_eq!(called, ["a", "refund", "wire"]);
     // Every service comes back from nothing but what is stored.
-    for service in ["committer", "decision", "validation", "tool-executor", "reconciler"] {
-        pipeline.kill(service);
-    }
+    pipeline.restart();
     let wire = handed_over.effects.iter().find(|effect| effect.status.is_unresolved()).expect("the wire is unresolved");
-    pipeline.control(&ControlRecord {
-        tenant: TENANT.into(),
-        invocation_id: id(1),
-        control: Control::ResolveEffect {
-            actor: "grace".into(),
-            effect_key: wire.key.clone(),
-            outcome: EffectOutcome::Committed { receipt: None, output: json!({"ok": true}) },
-            evidence: "statement of account, line 12".into(),
-        },
-    });
+    pipeline.control(&resolve(1, wire.key.clone(), was_committed(json!({"ok": true}))));
     let ended = ended(&mut pipeline, id(1));
     assert_eq!((ended.reason, ended.answer), (TerminalReason::Completed, Some(json!("true true"))));
     assert_eq!(world.called().len(), 3, "nothing was called again: {:?}", world.called());

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use protocol::{Control, EffectOutcome, EffectStatus, ErrorClass, Fact, Receipt, ResolvedBy, Segment, TerminalReason};
-use schemas::ControlRecord;
+use protocol::{EffectOutcome, EffectStatus, ErrorClass, Fact, Receipt, ResolvedBy, Segment, TerminalReason};
 use serde_json::json;
 use tool_executor::Transported;
 
@@ -81,22 +80,12 @@ fn an_outcome_that_nobody_can_tell_goes_to_a_person_and_the_run_goes_on_afterwar
     let scenario = REFUND.replace("refund", "wire");
     let mut pipeline = pipeline(&scenario, &world);
     pipeline.request(&request(1));
-    let suspended = |seen: &turnwright_tests::sim::Seen| !seen.terminals(id(1)).is_empty();
-    assert!(pipeline.run_until(PATIENCE_MS, suspended), "{:?}", facts(&events(&pipeline, id(1))));
-    let (_, first) = pipeline.seen().terminals(id(1)).remove(0);
+    let first = suspended(&mut pipeline, 1);
     assert_eq!((first.reason, first.resumable), (TerminalReason::ReconciliationRequired, true));
     assert!(first.effects_unresolved);
     let receipt = Receipt { effect_id: "w-9".into(), body_digest: protocol::Digest::default() };
-    pipeline.control(&ControlRecord {
-        tenant: TENANT.into(),
-        invocation_id: id(1),
-        control: Control::ResolveEffect {
-            actor: "grace".into(),
-            effect_key: first.effects[0].key.clone(),
-            outcome: EffectOutcome::Committed { receipt: Some(receipt), output: json!({}) },
-            evidence: "statement of account, line 12".into(),
-        },
-    });
+    let outcome = EffectOutcome::Committed { receipt: Some(receipt), output: json!({}) };
+    pipeline.control(&resolve(1, first.effects[0].key.clone(), outcome));
     let last = ended(&mut pipeline, id(1));
     assert_eq!((last.reason, last.segment), (TerminalReason::Completed, Segment(first.segment.0 + 1)));
     assert!(!last.effects_unresolved);

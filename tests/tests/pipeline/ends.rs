@@ -1,6 +1,6 @@
 //! Every terminal reason, brought about in the whole pipeline.
 
-use protocol::{BudgetRequest, Control, EffectOutcome, Request, RunEnded, Segment, TerminalReason};
+use protocol::{BudgetRequest, Control, Request, RunEnded, Segment, TerminalReason};
 use serde_json::json;
 use tool_executor::Transported;
 
@@ -235,7 +235,7 @@ fn ends_reconciliation_required() {
     let segment = resumed("wire", TerminalReason::ReconciliationRequired, |segment| Control::ResolveEffect {
         actor: "grace".into(),
         effect_key: segment.effects[0].key.clone(),
-        outcome: EffectOutcome::Committed { receipt: None, output: json!({}) },
+        outcome: was_committed(json!({})),
         evidence: "statement of account, line 12".into(),
     });
     assert!(segment.effects_unresolved);

@@ -59,7 +59,7 @@ fn the_same_request_twice_is_one_run_and_another_under_its_id_is_a_conflict() {
     other.goal = json!("something else");
     pipeline.request(&other);
     assert_eq!(ended(&mut pipeline, id(1)).reason, TerminalReason::Completed);
-    let codes: Vec<_> = pipeline.seen().dead_letters().iter().map(|letter| letter.rejection.code).collect();
+    let codes = codes(&pipeline);
     assert_eq!(codes, [DeadLetterCode::RequestConflict]);
 }
 

@@ -1,6 +1,6 @@
 //! Runs in a person's hands: approvals, refusals, expiry, questions; over restarts, and with the wrong answers.
 
-use protocol::{Control, Digest, Proposal, RunEnded, Step, TerminalReason};
+use protocol::{Control, Digest, ErrorClass, Fact, Proposal, RunEnded, Segment, Step, TerminalReason};
 use schemas::{ControlRecord, DeadLetterCode, Topic};
 use serde_json::{Value, json};
 use turnwright_tests::sim::Pipeline;
@@ -31,41 +31,40 @@ runs:
       - {step: 2, decision: {kind: final, answer: "order {answer.order}"}}
 "#;
 
+/// A refund with a read beside it.
+const BATCH: &str = r#"
+runs:
+  - steps:
+      - step: 1
+        decision:
+          kind: request_approval
+          calls:
+            - {call_id: x, tool_name: a, arguments: {n: 1}}
+            - {call_id: y, tool_name: refund, arguments: {n: 7}}
+      - {step: 2, decision: {kind: final, answer: told}}
+"#;
+
 fn refunding() -> World {
     World::new(|request| (20, answered(200, json!({"effect_id": "r-1", "echo": request.arguments}))))
 }
 
-fn say(pipeline: &Pipeline, control: Control) {
-    pipeline.control(&ControlRecord { tenant: TENANT.into(), invocation_id: id(1), control });
-}
-
-fn approve(pipeline: &Pipeline, actor: &str, proposal_digest: Digest) {
-    say(pipeline, Control::Approve { actor: actor.into(), proposal_digest });
-}
-
-fn reject(pipeline: &Pipeline, proposal_digest: Digest) {
-    let (actor, reason) = ("grace".into(), "not today".to_owned());
-    say(pipeline, Control::Reject { actor, proposal_digest, reason });
-}
-
-fn clarify(pipeline: &Pipeline, answer: Value, step: Option<u32>) {
-    say(pipeline, Control::Clarify { actor: "ada".into(), answer, step: step.map(Step) });
+fn clarify(answer: Value, step: Option<u32>) -> ControlRecord {
+    control(1, Control::Clarify { actor: "ada".into(), answer, step: step.map(Step) })
 }
 
 /// Asks, and runs until the run waits for a person.
 #[track_caller]
-fn suspended(pipeline: &mut Pipeline) -> RunEnded {
+fn asks(pipeline: &mut Pipeline) -> RunEnded {
     pipeline.request(&request(1));
-    assert!(pipeline.run_until(PATIENCE_MS, |seen| !seen.terminals(id(1)).is_empty()), "nothing waits");
+    let ended = suspended(pipeline, 1);
     pipeline.run_for(1_000);
-    let mut ends = pipeline.seen().terminals(id(1));
-    assert_eq!(ends.len(), 1, "a suspension is announced once: {ends:#?}");
-    ends.remove(0).1
+    assert_eq!(pipeline.seen().terminals(id(1)).len(), 1, "a suspension is announced once");
+    ended
 }
 
 #[track_caller]
 fn waiting(pipeline: &mut Pipeline) -> Proposal {
-    let ended = suspended(pipeline);
+    let ended = asks(pipeline);
     assert_eq!((ended.reason, ended.resumable, ended.segment.0), (TerminalReason::ApprovalRequired, true, 1));
     ended.proposal.expect("a proposal waits")
 }
@@ -83,7 +82,7 @@ fn an_approved_proposal_runs_once_exactly_as_it_was_shown() {
     let proposal = waiting(&mut pipeline);
     assert_eq!((proposal.calls[0].tool.as_str(), &proposal.calls[0].arguments), ("refund", &json!({"n": 7})));
     assert!(world.called().is_empty(), "nothing runs before it is approved");
-    approve(&pipeline, "grace", proposal.digest);
+    pipeline.control(&approve(1, proposal.digest));
     let ended = ended(&mut pipeline, id(1));
     assert_eq!((ended.reason, ended.segment.0), (TerminalReason::Completed, 2));
     assert_eq!((ended.answer, ended.spent.usage.tokens()), (Some(json!(7)), 15));
@@ -106,11 +105,63 @@ fn an_approved_proposal_runs_once_exactly_as_it_was_shown() {
 }
 
 #[test]
+fn an_approved_batch_runs_as_a_whole_under_the_digest_that_was_approved() {
+    let world = refunding();
+    let mut pipeline = pipeline(BATCH, &world);
+    let proposal = waiting(&mut pipeline);
+    let shown: Vec<_> = proposal.calls.iter().map(|call| (call.tool.as_str(), call.arguments.clone())).collect();
+    assert_eq!(shown, [("a", json!({"n": 1})), ("refund", json!({"n": 7}))]);
+    assert!(world.called().is_empty(), "nothing runs before the approval");
+    pipeline.control(&approve(1, proposal.digest));
+    let ended = ended(&mut pipeline, id(1));
+    assert_eq!((ended.reason, ended.segment), (TerminalReason::Completed, Segment(2)));
+    let mut called = world.called();
+    called.sort();
+    assert_eq!(called, ["a", "refund"]);
+    let planned = events(&pipeline, id(1)).into_iter().find_map(|event| match event.fact {
+        Fact::TurnPlanned(planned) => Some(planned.proposal_digest),
+        _ => None,
+    });
+    assert_eq!(planned, Some(proposal.digest), "what runs is what was approved");
+}
+
+/// What both calls of a batch get that was refused or has expired: they were not tried.
+const UNAUTHORIZED: [(Option<ErrorClass>, u32); 2] = [(Some(ErrorClass::Unauthorized), 0); 2];
+
+#[test]
+fn a_refused_batch_never_runs_and_the_model_is_told_of_each_call() {
+    let world = refunding();
+    let mut pipeline = pipeline(BATCH, &world);
+    let proposal = waiting(&mut pipeline);
+    pipeline.control(&reject(1, proposal.digest));
+    let ended = ended(&mut pipeline, id(1));
+    assert_eq!((ended.reason, ended.answer), (TerminalReason::Completed, Some(json!("told"))));
+    assert_eq!(outcomes(&pipeline), UNAUTHORIZED);
+    assert!(world.called().is_empty());
+    let shown = serde_json::to_string(&world.asked()[1].context.turns[0].results).unwrap();
+    assert!(shown.contains("not today"), "{shown}");
+}
+
+#[test]
+fn a_batch_that_nobody_answers_for_a_day_expires_and_an_approval_after_that_is_refused() {
+    let world = refunding();
+    let mut pipeline = pipeline(BATCH, &world);
+    let proposal = waiting(&mut pipeline);
+    // A day is the profile's time for an approval.
+    pipeline.run_for(24 * 3_600_000 + 1_000);
+    pipeline.control(&approve(1, proposal.digest));
+    assert_eq!(ended(&mut pipeline, id(1)).reason, TerminalReason::Completed);
+    assert_eq!(outcomes(&pipeline), UNAUTHORIZED);
+    assert_eq!(codes(&pipeline), [DeadLetterCode::NothingWaits]);
+    assert!(world.called().is_empty());
+}
+
+#[test]
 fn a_refused_proposal_never_runs_and_the_model_is_told_why() {
     let world = refunding();
     let mut pipeline = pipeline(REFUSED, &world);
     let proposal = waiting(&mut pipeline);
-    reject(&pipeline, proposal.digest);
+    pipeline.control(&reject(1, proposal.digest));
     let ended = ended(&mut pipeline, id(1));
     assert_eq!(ended.answer, Some(json!("unauthorized: a person refused this call: not today")));
     assert!(world.called().is_empty() && ended.effects.is_empty());
@@ -127,7 +178,7 @@ fn an_expired_proposal_is_refused_and_an_approval_that_comes_later_is_told_so() 
     assert!(ended.ended_at >= proposal.expires_at);
     let told = "unauthorized: this call needed an approval, and nobody gave it in time";
     assert_eq!(ended.answer, Some(json!(told)));
-    approve(&pipeline, "grace", proposal.digest);
+    pipeline.control(&approve(1, proposal.digest));
     pipeline.run_for(1_000);
     assert_eq!(letters(&pipeline), [(DeadLetterCode::NothingWaits, "proposal_digest".to_owned())]);
     assert!(world.called().is_empty());
@@ -135,14 +186,21 @@ fn an_expired_proposal_is_refused_and_an_approval_that_comes_later_is_told_so() 
 
 #[test]
 fn a_question_is_answered_and_the_next_turn_shows_the_answer() {
-    let mut pipeline = pipeline(QUESTION, &World::echoing());
-    let asked = suspended(&mut pipeline);
+    let world = World::echoing();
+    let mut pipeline = pipeline(QUESTION, &world);
+    let asked = asks(&mut pipeline);
     assert_eq!(
         (asked.reason, asked.question.as_deref()),
         (TerminalReason::ClarificationRequired, Some("which order?"))
     );
-    clarify(&pipeline, json!({"order": 7}), Some(asked.scope.step.0));
+    pipeline.run_for(3_600_000);
+    pipeline.control(&clarify(json!({"order": 8}), Some(asked.scope.step.0 + 1)));
+    pipeline.control(&clarify(json!({"order": 7}), Some(asked.scope.step.0)));
     let ended = ended(&mut pipeline, id(1));
+    assert_eq!(codes(&pipeline), [DeadLetterCode::WrongQuestion]);
+    assert_eq!((ended.reason, ended.spent.steps), (TerminalReason::Completed, 2), "a question is a step");
+    let shown = serde_json::to_string(&world.asked()[1].context).unwrap();
+    assert!(shown.contains(r#"{"order":7}"#), "the model sees the answer: {shown}");
     assert_eq!((ended.answer, ended.segment.0), (Some(json!("order 7")), 2));
     let expected =
         ["admitted", "clarification_requested", "clarification_given", "turn_committed", "turn_committed", "ended"];
@@ -156,15 +214,15 @@ fn a_run_is_resumed_after_every_process_was_restarted_and_the_model_is_not_asked
     let proposal = waiting(&mut approved);
     approved.restart();
     approved.run_for(10_000);
-    approve(&approved, "grace", proposal.digest);
+    approved.control(&approve(1, proposal.digest));
     approved.restart();
     assert_eq!(ended(&mut approved, id(1)).answer, Some(json!(7)));
     assert_eq!((world.called(), approved.seen().count(Topic::Decisions)), (vec!["refund".to_owned()], 2));
 
     let mut answered = pipeline(QUESTION, &World::echoing());
-    suspended(&mut answered);
+    asks(&mut answered);
     answered.restart();
-    clarify(&answered, json!({"order": 7}), None);
+    answered.control(&clarify(json!({"order": 7}), None));
     assert_eq!(ended(&mut answered, id(1)).answer, Some(json!("order 7")));
     assert_eq!(answered.seen().count(Topic::Decisions), 2);
 }
@@ -175,9 +233,9 @@ fn an_approval_that_is_wrong_reused_or_for_an_ended_run_is_typed_and_changes_not
     let mut pipeline = pipeline(REFUND, &world);
     let proposal = waiting(&mut pipeline);
     let wrong = Digest::of("another", &[]);
-    approve(&pipeline, "grace", wrong);
-    reject(&pipeline, wrong);
-    clarify(&pipeline, json!("yes"), None);
+    pipeline.control(&approve(1, wrong));
+    pipeline.control(&reject(1, wrong));
+    pipeline.control(&clarify(json!("yes"), None));
     pipeline.run_for(1_000);
     let field = |field: &str| field.to_owned();
     let mut expected = vec![
@@ -187,12 +245,12 @@ fn an_approval_that_is_wrong_reused_or_for_an_ended_run_is_typed_and_changes_not
     ];
     assert_eq!(letters(&pipeline), expected);
     assert_eq!(events(&pipeline, id(1)).len(), 2, "nothing has changed");
-    approve(&pipeline, "grace", proposal.digest);
-    approve(&pipeline, "grace", proposal.digest);
+    pipeline.control(&approve(1, proposal.digest));
+    pipeline.control(&approve(1, proposal.digest));
     ended(&mut pipeline, id(1));
     let events_at_the_end = events(&pipeline, id(1)).len();
-    approve(&pipeline, "grace", proposal.digest);
-    reject(&pipeline, proposal.digest);
+    pipeline.control(&approve(1, proposal.digest));
+    pipeline.control(&reject(1, proposal.digest));
     pipeline.run_for(1_000);
     expected.extend(vec![(DeadLetterCode::NothingWaits, field("proposal_digest")); 3]);
     assert_eq!(letters(&pipeline), expected);
@@ -218,7 +276,7 @@ fn a_suspended_run_is_cancelled_in_a_segment_of_its_own() {
     let mut pipeline = pipeline(REFUND, &world);
     let proposal = waiting(&mut pipeline);
     pipeline.control(&cancel(TENANT, id(1)));
-    approve(&pipeline, "grace", proposal.digest);
+    pipeline.control(&approve(1, proposal.digest));
     let ended = ended(&mut pipeline, id(1));
     assert_eq!((ended.reason, ended.segment.0), (TerminalReason::Cancelled, 2));
     assert!(world.called().is_empty());

@@ -9,13 +9,14 @@ use chassis::Clock;
 use chassis::registry::{AgentsFile, IngressFile, Registry, ToolsFile};
 use decision::{ModelProvider, ModelReply, ModelRequest, ProviderError, ScriptedProvider};
 use protocol::{
-    Budget, BudgetRequest, Control, Digest, Event, Fact, InvocationId, Request, RunEnded, Tenant, TurnCommitted,
+    Budget, BudgetRequest, CallResult, Control, Digest, EffectKey, EffectOutcome, ErrorClass, Event, Fact,
+    InvocationId, Request, RunEnded, Tenant, TurnCommitted,
 };
 use reconciler::{OwnerQuery, OwnerReply, Question};
-use schemas::ControlRecord;
+use schemas::{ControlRecord, DeadLetterCode};
 use serde_json::{Value, json};
 use tool_executor::{Answered, ToolRequest, ToolTransport, Transported};
-use turnwright_tests::sim::{Edges, Pipeline, SimClock, World as SimWorld};
+use turnwright_tests::sim::{Edges, Pipeline, Seen, SimClock, World as SimWorld};
 use uuid::Uuid;
 use validation::policy::{Policy, PolicyFiles};
 
@@ -212,6 +213,32 @@ pub fn control(n: u128, control: Control) -> ControlRecord {
     ControlRecord { tenant: TENANT.into(), invocation_id: id(n), control }
 }
 
+/// A person's yes to a proposal of the run `n`.
+pub fn approve(n: u128, proposal_digest: Digest) -> ControlRecord {
+    control(n, Control::Approve { actor: "grace".into(), proposal_digest })
+}
+
+/// A person's no to it.
+pub fn reject(n: u128, proposal_digest: Digest) -> ControlRecord {
+    control(n, Control::Reject { actor: "grace".into(), proposal_digest, reason: "not today".into() })
+}
+
+/// A person's word, with evidence, on what became of an effect of the run `n`.
+pub fn resolve(n: u128, effect_key: EffectKey, outcome: EffectOutcome) -> ControlRecord {
+    let (actor, evidence) = ("grace".into(), "statement of account, line 12".to_owned());
+    control(n, Control::ResolveEffect { actor, effect_key, outcome, evidence })
+}
+
+/// The owner has committed it, and gives no receipt.
+pub fn was_committed(output: Value) -> EffectOutcome {
+    EffectOutcome::Committed { receipt: None, output }
+}
+
+/// The codes of the dead letters, in their order.
+pub fn codes(pipeline: &Pipeline) -> Vec<DeadLetterCode> {
+    pipeline.seen().dead_letters().iter().map(|letter| letter.rejection.code).collect()
+}
+
 /// Runs until the run waits for a person: what its newest terminal event says.
 #[track_caller]
 pub fn suspended(pipeline: &mut Pipeline, n: u128) -> RunEnded {
@@ -253,6 +280,28 @@ pub fn events(pipeline: &Pipeline, id: InvocationId) -> Vec<Event> {
 
 pub fn facts(events: &[Event]) -> Vec<&'static str> {
     events.iter().map(|event| event.fact.name()).collect()
+}
+
+/// The error classes of the first turn's results, with the number of attempts each took.
+pub fn outcomes(pipeline: &Pipeline) -> Vec<(Option<ErrorClass>, u32)> {
+    let events = events(pipeline, id(1));
+    let results = turns(&events)[0].results.iter();
+    let outcome = results.map(|result| match &result.outcome.result {
+        CallResult::Output(_) => (None, result.outcome.attempts),
+        CallResult::Error(error) => (Some(error.class), result.outcome.attempts),
+    });
+    outcome.collect()
+}
+
+/// Runs 24 requests, far more than there are partitions, to their ends beside whatever else runs: how long they take, in
+/// milliseconds.
+#[track_caller]
+pub fn quick_runs(pipeline: &mut Pipeline) -> u64 {
+    let start = pipeline.now_ms();
+    (1..=24).for_each(|n| pipeline.request(&request(n)));
+    let all = |seen: &Seen| (1..=24).all(|n| !seen.terminals(id(n)).is_empty());
+    assert!(pipeline.run_until(PATIENCE_MS, all), "the quick runs end");
+    pipeline.now_ms() - start
 }
 
 /// The committed turns of a run.

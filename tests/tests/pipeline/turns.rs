@@ -218,17 +218,8 @@ runs:
     let mut pipeline = pipeline(scenario, &world);
     let ended = run(&mut pipeline, &request(1));
     assert_eq!(ended.answer, Some(json!("1 not_found unavailable")));
-    let events = events(&pipeline, id(1));
-    let classes: Vec<_> = turns(&events)[0]
-        .results
-        .iter()
-        .map(|result| match &result.outcome.result {
-            CallResult::Output(_) => (None, result.outcome.attempts),
-            CallResult::Error(error) => (Some(error.class), result.outcome.attempts),
-        })
-        .collect();
     let expected = [(None, 1), (Some(ErrorClass::NotFound), 1), (Some(ErrorClass::Unavailable), 2)];
-    assert_eq!(classes, expected, "an absent row is final, an unavailable service is tried again");
+    assert_eq!(outcomes(&pipeline), expected, "an absent row is final, an unavailable service is tried again");
     assert_eq!(ended.spent.tool_calls, 4, "a retry is a call, too");
 }
 
@@ -285,12 +276,7 @@ runs:
             pipeline.request(&asked);
             pipeline.run_for(500);
         }
-        let start = pipeline.now_ms();
-        // Far more runs than partitions, so that some share the slow one's.
-        (1..=24).for_each(|n| pipeline.request(&request(n)));
-        let all = |seen: &turnwright_tests::sim::Seen| (1..=24).all(|n| !seen.terminals(id(n)).is_empty());
-        assert!(pipeline.run_until(PATIENCE_MS, all), "the quick runs end");
-        let took = pipeline.now_ms() - start;
+        let took = quick_runs(&mut pipeline);
         if slow {
             assert!(pipeline.seen().terminals(id(1_000)).is_empty(), "the slow call is still running");
             assert_eq!(ended(&mut pipeline, id(1_000)).answer, Some(json!("slow")));
