@@ -11,6 +11,8 @@ pub const CE_SPECVERSION: &str = "ce_specversion";
 pub const CE_TIME: &str = "ce_time";
 pub const CE_SUBJECT: &str = "ce_subject";
 pub const CONTENT_TYPE: &str = "content-type";
+/// The Ed25519 signature of a control, `<key id>:<base64>`.
+pub const SIGNATURE: &str = "turnwright-signature";
 pub const TRACEPARENT: &str = "traceparent";
 pub const TRACESTATE: &str = "tracestate";
 

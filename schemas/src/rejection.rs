@@ -18,6 +18,10 @@ pub enum DeadLetterCode {
     Unsupported,
     /// The tenant is not bound to the topic the record arrived on, or the topic may not carry this control.
     TenantMismatch,
+    /// The topic takes this kind of control with a signature only.
+    SignatureRequired,
+    /// The signature is none, not that of a known key, or not of a key that may say this.
+    SignatureInvalid,
     /// The record's key disagrees with its `invocation_id`, or neither is there.
     KeyMismatch,
     /// A field's value is not acceptable.
@@ -56,6 +60,8 @@ impl DeadLetterCode {
             Self::UnknownVersion => "unknown_version",
             Self::Unsupported => "unsupported",
             Self::TenantMismatch => "tenant_mismatch",
+            Self::SignatureRequired => "signature_required",
+            Self::SignatureInvalid => "signature_invalid",
             Self::KeyMismatch => "key_mismatch",
             Self::InvalidRequest => "invalid_request",
             Self::ExpiredRequest => "expired_request",

@@ -80,6 +80,7 @@ fn every_header_is_documented() {
         headers::CE_TIME,
         headers::CE_SUBJECT,
         headers::CONTENT_TYPE,
+        headers::SIGNATURE,
         headers::TRACEPARENT,
         headers::TRACESTATE,
     ];

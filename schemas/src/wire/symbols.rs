@@ -72,7 +72,7 @@ mirrored!(FindingCode of p::FindingCode {
 });
 
 mirrored!(LetterCode of DeadLetterCode {
-    Malformed, Oversize, TooDeep, UnknownVersion, Unsupported, TenantMismatch, KeyMismatch, InvalidRequest,
+    Malformed, Oversize, TooDeep, UnknownVersion, Unsupported, TenantMismatch, SignatureRequired, SignatureInvalid, KeyMismatch, InvalidRequest,
     ExpiredRequest, RequestConflict, UnknownInvocation, QuotaExceeded, NothingWaits, WrongProposal, ApprovalExpired,
     SelfApproval, WrongQuestion, RepeatedAnswer, RetriesExhausted,
 });

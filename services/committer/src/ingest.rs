@@ -91,17 +91,18 @@ impl Ingest {
     fn control(&self, ingress: &Ingress, record: &Inbound) -> Result<(Address, Input), Rejection> {
         let control = self.codec.decode_control(record)?;
         prove(ingress, &control.tenant, record)?;
-        let kind = match &control.control {
-            Control::Cancel { .. } => ControlKind::Cancel,
-            Control::Approve { .. } => ControlKind::Approve,
-            Control::Reject { .. } => ControlKind::Reject,
-            Control::Clarify { .. } => ControlKind::Clarify,
-            Control::ResolveEffect { .. } => ControlKind::ResolveEffect,
+        let (kind, actor) = match &control.control {
+            Control::Cancel { actor, .. } => (ControlKind::Cancel, actor),
+            Control::Approve { actor, .. } => (ControlKind::Approve, actor),
+            Control::Reject { actor, .. } => (ControlKind::Reject, actor),
+            Control::Clarify { actor, .. } => (ControlKind::Clarify, actor),
+            Control::ResolveEffect { actor, .. } => (ControlKind::ResolveEffect, actor),
         };
         if !ingress.may_carry(kind) {
             let message = format!("`{}` may not carry this kind of control; see ingress.yaml", record.topic);
             return Err(Rejection::new(DeadLetterCode::TenantMismatch, "kind", message));
         }
+        self.registry.ingress.prove(ingress, kind, (&control.tenant, actor), record)?;
         let address = Address { tenant: control.tenant, id: control.invocation_id };
         Ok((address, Input::Control(control.control)))
     }

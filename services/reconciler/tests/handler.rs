@@ -51,7 +51,7 @@ fn world(reply: OwnerReply) -> World {
     let registry = Registry {
         agents: AgentsFile { agents: vec![], tenants: vec![] },
         tools,
-        ingress: IngressFile { ingress: vec![] },
+        ingress: IngressFile { ingress: vec![], keys: vec![] },
         digest: Digest::default(),
         directory: "".into(),
     };

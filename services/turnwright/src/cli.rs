@@ -3,7 +3,7 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completion, dev, doctor, env, init, inspect, invoke, list, policy, schema, serve, topics, watch,
+    completion, control, dev, doctor, env, init, inspect, invoke, list, policy, schema, serve, topics, watch,
 };
 use crate::error::Error;
 use crate::settings::{Dev, Settings, with_defaults};
@@ -34,7 +34,10 @@ pub enum Command {
     Watch(watch::Arguments),
     List(list::Arguments),
     Inspect(inspect::Arguments),
-    Cancel(cancel::Arguments),
+    Cancel(control::Cancel),
+    Approve(control::Approve),
+    Reject(control::Reject),
+    Clarify(control::Clarify),
     Policy(policy::Arguments),
     Schema(schema::Arguments),
     Topics(topics::Arguments),

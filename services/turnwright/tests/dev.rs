@@ -307,3 +307,82 @@ fn children_end_with_a_supervisor_that_is_killed() {
     dev.process.wait().unwrap();
     until("the end of all children", || children.iter().all(|(pid, _)| !is_running(*pid)).then_some(()));
 }
+
+/// The private key of RFC 8032, 7.1, test 1, and its public half.
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
+                   -----END PRIVATE KEY-----\n";
+const PUBLIC: &str = "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+
+#[test]
+fn people_answer_from_the_command_line_and_sign_where_it_is_wanted() {
+    let files = tempfile::tempdir().unwrap();
+    let config = files.path().to_str().unwrap();
+    assert!(command(files.path()).args(["init", config]).output().unwrap().status.success());
+    let ingress = files.path().join("ingress.yaml");
+    let text_of = std::fs::read_to_string(&ingress).unwrap();
+    let signed = text_of.replace("    # signed: [approve, reject, resolve_effect]", "    signed: [approve, reject]");
+    assert_ne!(text_of, signed, "the example shows the setting");
+    let pem = format!("-----BEGIN PUBLIC KEY-----\\n{PUBLIC}\\n-----END PUBLIC KEY-----\\n");
+    let keys = format!("keys: [{{id: grace-1, actor: grace, tenants: [demo], public_key: \"{pem}\"}}]\n");
+    std::fs::write(&ingress, signed + &keys).unwrap();
+    let key = files.path().join("grace.pem");
+    std::fs::write(&key, KEY).unwrap();
+    let sign = ["--sign-with", key.to_str().unwrap(), "--key-id", "grace-1"];
+
+    let dev = Dev::start(&["--config", config]);
+    let ask = |goal: &str, id: &str, code: i32| -> Value {
+        let arguments = ["invoke", "-a", "refund-desk", "-t", "demo", "-g", goal, "--id", id, "--wait", "-o", "json"];
+        let output = dev.run(&arguments);
+        assert_eq!(output.status.code(), Some(code), "{}{}", text(&output.stdout), text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let reason = |id: &str| -> Option<Value> {
+        let output = dev.run(&["inspect", id, "-t", "demo", "-o", "json"]);
+        let inspected: Value = serde_json::from_slice(&output.stdout).ok()?;
+        inspected["state"]["run"]["phase"].get("ended").map(|ended| ended["reason"].clone())
+    };
+    let say = |kind: &str, id: &str, more: &[&str]| {
+        let said = dev.json(&[&[kind, id, "-t", "demo", "--actor", "grace", "-o", "json"], more].concat());
+        assert_eq!((said["asked"].as_str(), said["invocation_id"].as_str()), (Some(kind), Some(id)));
+    };
+
+    let [approved, refused, unclear] = [1, 2, 3].map(|n| format!("0198c0de-0000-7000-8000-00000000000{n}"));
+    let digest = |waits: &Value| waits["proposal"]["digest"].as_str().unwrap().to_owned();
+    let waits = digest(&ask("take a second look", &approved, 10));
+    // Not signed: it does not count, or the run would have ended before what follows.
+    say("reject", &approved, &["--digest", &waits]);
+    say("approve", &approved, &[&["--digest", &waits], &sign[..]].concat());
+    assert_eq!(until("the end", || reason(&approved)), "completed");
+    let inspected = dev.json(&["inspect", &approved, "-t", "demo", "-o", "json"]);
+    assert_eq!(inspected["state"]["run"]["spent"]["tool_calls"], 1, "{inspected}");
+
+    let waits = digest(&ask("take a second look", &refused, 10));
+    say("reject", &refused, &[&["--digest", &waits, "--reason", "not today"], &sign[..]].concat());
+    assert_eq!(until("the end", || reason(&refused)), "completed");
+    let inspected = dev.json(&["inspect", &refused, "-t", "demo", "-o", "json"]);
+    assert_eq!(inspected["state"]["run"]["spent"]["tool_calls"], 0, "{inspected}");
+    assert!(inspected["events"].to_string().contains("not today"), "{inspected}");
+
+    let asked = ask("it is unclear", &unclear, 10);
+    assert_eq!(
+        (&asked["question"], &asked["scope"]["step"]),
+        (&Value::from("Which customer?"), &Value::from(1)),
+        "{asked}"
+    );
+    say("clarify", &unclear, &["--answer", "c-7", "--step", "1"]);
+    assert_eq!(until("the end", || reason(&unclear)), "completed");
+
+    for (arguments, named) in [
+        (vec!["approve", &approved, "-t", "demo", "--digest", "5a1f"], "64 hexadecimal digits"),
+        (vec!["clarify", &approved, "-t", "demo", "--answer", "x", "--step", "0"], "--step"),
+        (
+            vec!["reject", &approved, "-t", "demo", "--digest", &waits, "--sign-with", "no.pem", "--key-id", "k"],
+            "no.pem",
+        ),
+        (vec!["reject", &approved, "-t", "demo", "--digest", &waits, "--key-id", "k"], "--sign-with"),
+    ] {
+        let output = dev.run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(named), "{arguments:?}: {}", text(&output.stderr));
+    }
+}

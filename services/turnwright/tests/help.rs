@@ -2,7 +2,7 @@
 
 use assert_cmd::Command;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 16] = [
     "serve",
     "dev",
     "invoke",
@@ -10,6 +10,9 @@ const COMMANDS: [&str; 13] = [
     "list",
     "inspect",
     "cancel",
+    "approve",
+    "reject",
+    "clarify",
     "topics",
     "schema",
     "init",

@@ -8,7 +8,9 @@ use chassis::registry::Registry;
 use decision::ModelProvider;
 use protocol::{Event, EventsCommitted, InvocationId, Request, RunEnded, Tenant, Timestamp, Version};
 use reconciler::OwnerQuery;
-use schemas::{Codec, CodecConfig, ControlRecord, DeadLetter, Inbound, Outbound, Topic, WireFormat, WireMessage};
+use schemas::{
+    Codec, CodecConfig, ControlRecord, DeadLetter, Inbound, Outbound, SigningKey, Topic, WireFormat, WireMessage,
+};
 use store::{Address, MemoryStore, Store};
 use tool_executor::ToolTransport;
 use validation::policy::Policy;
@@ -31,6 +33,7 @@ pub struct Pipeline {
     /// The services by name, in the order of their processes.
     names: Vec<&'static str>,
     produced: u64,
+    signer: Option<SigningKey>,
 }
 
 const SHARDS: u16 = 2;
@@ -75,7 +78,12 @@ impl Pipeline {
             let services = services.clone();
             executor.process(Box::new(move |id| spawn(&services, group, id)));
         }
-        Self { executor, services, memory, names, produced: 0 }
+        Self { executor, services, memory, names, produced: 0, signer: None }
+    }
+
+    /// Signs every control from now on.
+    pub fn sign_with(&mut self, key: Option<SigningKey>) {
+        self.signer = key;
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -90,8 +98,7 @@ impl Pipeline {
 
     /// Produces a control, as JSON.
     pub fn control(&self, control: &ControlRecord) {
-        let record = self.services.codec.encode_control(control, WireFormat::Json).expect("a control has a record");
-        self.services.bus.produce(&record);
+        self.put(&self.signed(control));
     }
 
     /// Produces any bytes, as kcat would.
@@ -99,7 +106,30 @@ impl Pipeline {
         self.produced += 1;
         let event_id = protocol::EventId(uuid::Uuid::from_u128(u128::from(self.produced)));
         let (key, value) = (key.as_bytes().to_vec(), value.into());
-        self.services.bus.produce(&Outbound { topic, key, value, headers: Vec::new(), event_id });
+        let mut record = Outbound { topic, key, value, headers: Vec::new(), event_id };
+        if topic == Topic::Controls {
+            self.sign(&mut record);
+        }
+        self.put(&record);
+    }
+
+    /// A control as [`Pipeline::control`] produces it.
+    pub fn signed(&self, control: &ControlRecord) -> Outbound {
+        let record = self.services.codec.encode_control(control, WireFormat::Json);
+        let mut record = record.expect("a control has a record");
+        self.sign(&mut record);
+        record
+    }
+
+    /// Produces a record as it is.
+    pub fn put(&self, record: &Outbound) {
+        self.services.bus.produce(record);
+    }
+
+    fn sign(&self, record: &mut Outbound) {
+        if let Some(key) = &self.signer {
+            key.sign(record);
+        }
     }
 
     /// Kills every service: handlers are built anew, only the store and the topics stay.

@@ -375,11 +375,11 @@ fn registry() -> Registry {
         prices: None,
         validators: Vec::new(),
     };
-    let ingress = |carries| Ingress { carries, topic: None, tenants: vec![TENANT.into()], may: None };
+    let ingress = |carries| Ingress { carries, topic: None, tenants: vec![TENANT.into()], may: None, signed: vec![] };
     Registry {
         agents: AgentsFile { agents: vec![agent], tenants: Vec::new() },
         tools,
-        ingress: IngressFile { ingress: vec![ingress(Carries::Invocations), ingress(Carries::Controls)] },
+        ingress: IngressFile { ingress: vec![ingress(Carries::Invocations), ingress(Carries::Controls)], keys: vec![] },
         digest: Digest::of("sim-registry", &[]),
         directory: std::path::PathBuf::new(),
     }

@@ -1,7 +1,7 @@
 //! What comes in: controls that cannot be acted on, foreign tenants, the same request twice.
 
 use protocol::{Control, Digest, EffectKey, EffectOutcome, InvocationId, TerminalReason};
-use schemas::{ControlRecord, DeadLetterCode, Topic};
+use schemas::{ControlRecord, DeadLetterCode, Topic, headers};
 use serde_json::json;
 
 use crate::stage::*;
@@ -97,4 +97,71 @@ fn probe(foreign: InvocationId) -> (Vec<(DeadLetterCode, String, String)>, [usiz
 #[test]
 fn another_tenants_invocation_id_behaves_exactly_as_an_unknown_one() {
     assert_eq!(probe(id(1)), probe(id(999)));
+}
+
+const GATED: &str = r#"
+runs:
+  - steps:
+      - step: 1
+        decision: {kind: request_approval, calls: [{call_id: x, tool_name: refund, arguments: {n: 7}}]}
+      - {step: 2, decision: {kind: final, answer: refunded}}
+"#;
+
+/// Two tenants share the topic, so that nobody is believed by the topic alone.
+#[test]
+fn where_tenants_share_a_topic_only_a_signed_approval_counts() {
+    let world = World::new(|_| (20, answered(200, json!({"effect_id": "r-1"}))));
+    let mut pipeline = pipeline(GATED, &world);
+    pipeline.request(&request(1));
+    let proposal = suspended(&mut pipeline, 1).proposal.unwrap();
+    let events_before = events(&pipeline, id(1)).len();
+
+    pipeline.sign_with(None);
+    pipeline.control(&approve(1, proposal.digest));
+    pipeline.control(&reject(1, proposal.digest));
+    pipeline.control(&resolve(1, EffectKey("k".to_owned()), was_committed(json!({}))));
+    pipeline.sign_with(Some(key("nobody")));
+    pipeline.control(&approve(1, proposal.digest));
+    pipeline.sign_with(Some(key("grace")));
+    let another = |tenant: &str, actor: &str| ControlRecord {
+        tenant: tenant.into(),
+        invocation_id: id(1),
+        control: Control::Approve { actor: actor.into(), proposal_digest: proposal.digest },
+    };
+    pipeline.control(&another(TENANT, "ada"));
+    pipeline.control(&another(OTHER_TENANT, "grace"));
+    // Signed, and changed afterwards.
+    let mut forged = pipeline.signed(&another(TENANT, "grace"));
+    forged.value.push(b' ');
+    pipeline.put(&forged);
+    pipeline.run_for(1_000);
+
+    let letters = pipeline.seen().dead_letters().into_iter();
+    let letters: Vec<_> = letters.map(|letter| (letter.rejection.code, letter.rejection.field)).collect();
+    let of = |code, field: &str| (code, field.to_owned());
+    let mut expected = vec![of(DeadLetterCode::SignatureRequired, headers::SIGNATURE); 3];
+    expected.extend([
+        of(DeadLetterCode::SignatureInvalid, headers::SIGNATURE),
+        of(DeadLetterCode::SignatureInvalid, "actor"),
+        of(DeadLetterCode::SignatureInvalid, "tenant"),
+        of(DeadLetterCode::SignatureInvalid, headers::SIGNATURE),
+    ]);
+    assert_eq!(letters, expected);
+    assert_eq!(events(&pipeline, id(1)).len(), events_before, "none of them changed anything");
+    assert!(world.called().is_empty());
+
+    // The right key is believed.
+    pipeline.control(&approve(1, proposal.digest));
+    assert_eq!(ended(&mut pipeline, id(1)).answer, Some(json!("refunded")));
+    assert_eq!((world.called(), pipeline.seen().dead_letters().len()), (vec!["refund".to_owned()], 7));
+}
+
+#[test]
+fn a_cancel_counts_unsigned_on_a_shared_topic() {
+    let mut pipeline = pipeline(GATED, &World::new(|_| (20, answered(200, json!({})))));
+    pipeline.request(&request(1));
+    suspended(&mut pipeline, 1);
+    pipeline.sign_with(None);
+    pipeline.control(&cancel(TENANT, id(1)));
+    assert_eq!(ended(&mut pipeline, id(1)).reason, TerminalReason::Cancelled);
 }

@@ -13,7 +13,7 @@ use protocol::{
     InvocationId, Request, RunEnded, Tenant, TurnCommitted,
 };
 use reconciler::{OwnerQuery, OwnerReply, Question};
-use schemas::{ControlRecord, DeadLetterCode};
+use schemas::{ControlRecord, DeadLetterCode, SigningKey};
 use serde_json::{Value, json};
 use tool_executor::{Answered, ToolRequest, ToolTransport, Transported};
 use turnwright_tests::sim::{Edges, Pipeline, Seen, SimClock, World as SimWorld};
@@ -23,6 +23,16 @@ use validation::policy::{Policy, PolicyFiles};
 pub const TENANT: &str = "acme";
 pub const OTHER_TENANT: &str = "globex";
 pub const AGENT: &str = "desk";
+/// The keys of RFC 8032, 7.1, test 1: everybody has them.
+const PRIVATE_KEY: &str = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
+-----END PRIVATE KEY-----
+";
+const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=
+-----END PUBLIC KEY-----
+";
+
 /// Longer than any run of these tests.
 pub const PATIENCE_MS: u64 = 300_000;
 
@@ -114,13 +124,24 @@ pub fn pipeline(scenario: &str, world: &World) -> Pipeline {
 }
 
 pub fn pipeline_with(seed: u64, registry: Registry, scenario: &str, world: &World) -> Pipeline {
-    Pipeline::new(seed, Arc::new(registry), edges(scenario, world))
+    signed(Pipeline::new(seed, Arc::new(registry), edges(scenario, world)))
 }
 
 /// The same under these Cedar policies.
 pub fn pipeline_under(policies: &str, scenario: &str, world: &World) -> Pipeline {
     let policy = Policy::compile(&PolicyFiles::of(policies)).unwrap_or_else(|problems| panic!("{problems:?}"));
-    Pipeline::with_policy(1, Arc::new(registry()), Arc::new(policy), edges(scenario, world))
+    signed(Pipeline::with_policy(1, Arc::new(registry()), Arc::new(policy), edges(scenario, world)))
+}
+
+/// Two tenants share the topic of controls, so that each needs a signature: that of a gateway, which speaks for everyone.
+fn signed(mut pipeline: Pipeline) -> Pipeline {
+    pipeline.sign_with(Some(key("gateway")));
+    pipeline
+}
+
+/// The private half of [`PUBLIC_KEY`], under an ID.
+pub fn key(id: &str) -> SigningKey {
+    SigningKey::from_pem(id, PRIVATE_KEY.as_bytes()).expect("it is a key")
 }
 
 fn edges(scenario: &str, world: &World) -> impl FnOnce(&SimWorld) -> Edges {
@@ -168,6 +189,9 @@ pub fn registry() -> Registry {
     let ingress: IngressFile = serde_json::from_value(json!({"ingress": [
         {"carries": "invocations", "tenants": [TENANT, OTHER_TENANT]},
         {"carries": "controls", "tenants": [TENANT, OTHER_TENANT]},
+    ], "keys": [
+        {"id": "gateway", "tenants": [TENANT, OTHER_TENANT], "public_key": PUBLIC_KEY},
+        {"id": "grace", "actor": "grace", "tenants": [TENANT], "public_key": PUBLIC_KEY},
     ]}))
     .unwrap();
     Registry { agents, tools, ingress, digest: Digest::of("registry", &[]), directory: std::path::PathBuf::new() }

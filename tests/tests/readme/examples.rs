@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use schemas::Topic;
+use schemas::{DeadLetterCode, Inbound, PublicKey, Signature, Topic};
 use turnwright_tests::cluster::{Cluster, ClusterSpec};
 
 use super::{blocks, read, readme, root, rust_client};
@@ -54,19 +54,47 @@ fn the_examples_do_what_the_readme_says() {
 
 fn kcat(cluster: &Cluster) {
     let blocks = blocks(&readme(), "kcat");
-    assert_eq!(blocks.len(), 4, "a request, its end, a cancel, a dead letter");
+    assert_eq!(blocks.len(), 5, "a request, its end, a cancel, an approval, a dead letter");
     let script: Vec<String> = blocks.iter().map(|block| fitted(block, cluster)).collect();
     let script = format!("set -eu\n{}", script.join("\n"));
     let output = shown(Command::new("timeout").args(["90", "bash", "-c", &script]).output().unwrap());
     let lines: Vec<&str> = output.lines().collect();
-    assert_eq!(lines.len(), 3, "{output}");
+    assert_eq!(lines.len(), 4, "{output}");
     for (line, parts) in lines.iter().zip([
         ["\"reason\":\"completed\"", "profile=active; policy=refund-under-100"],
         ["\"reason\":\"cancelled\"", "\"effects_unresolved\":false"],
+        ["\"reason\":\"completed\"", "looked twice"],
         ["\"code\":\"malformed\"", "\"field\":\"goal\""],
     ]) {
         assert!(parts.iter().all(|part| line.contains(part)), "{parts:?} is not in {line}");
     }
+}
+
+/// The block runs as it stands, with a `kcat` that shows what it was told to produce.
+#[test]
+fn what_openssl_signs_as_the_readme_says_is_signed() {
+    let folder = tempfile::tempdir().unwrap();
+    let kcat = r#"set -eu; KEY=run-1 VALUE='{"kind":"approve"}'; kcat() { cat; printf '%s\n' "${@: -1}"; }"#;
+    let script = format!("{kcat}\n{}", blocks(&readme(), "openssl")[0]);
+    let shown = shown(Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap());
+    let end = "-----END PUBLIC KEY-----\n";
+    let (public_key, record) = shown.split_at(shown.find(end).unwrap() + end.len());
+    let key: PublicKey = serde_json::from_value(public_key.into()).unwrap();
+    let (record, header) = record.split_once("\nturnwright-signature=").unwrap();
+    let (id, value) = record.split_once('|').unwrap();
+    let mut record = Inbound {
+        topic: "controls".to_owned(),
+        partition: 0,
+        offset: 0,
+        timestamp_ms: 0,
+        key: Some(id.into()),
+        value: Some(value.into()),
+        headers: vec![(schemas::headers::SIGNATURE.to_owned(), header.trim_end().into())],
+    };
+    let signature = Signature::of(&record).unwrap().unwrap();
+    assert_eq!((signature.key_id.as_str(), signature.verify(&record, &key)), ("grace-1", Ok(())));
+    record.key = Some("run-2".into());
+    assert_eq!(signature.verify(&record, &key).unwrap_err().code, DeadLetterCode::SignatureInvalid);
 }
 
 fn python(cluster: &Cluster) {

@@ -12,7 +12,7 @@ use protocol::Digest;
 use serde::de::DeserializeOwned;
 
 pub use agents::{Agent, AgentsFile, AnswerRule, Prices, ProviderConfig, Tenants};
-pub use ingress::{Carries, ControlKind, Ingress, IngressFile};
+pub use ingress::{Carries, ControlKind, Ingress, IngressFile, Key, SIGNED_WHERE_SHARED};
 pub use tools::{Endpoint, ReconcileEndpoint, Tool, ToolKind, ToolsFile};
 
 /// Everything declared, checked.

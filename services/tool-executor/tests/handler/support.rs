@@ -140,7 +140,7 @@ impl World {
         let registry = Arc::new(Registry {
             agents: AgentsFile { agents: vec![], tenants: vec![] },
             tools: ToolsFile { tools: declared },
-            ingress: IngressFile { ingress: vec![] },
+            ingress: IngressFile { ingress: vec![], keys: vec![] },
             digest: Digest::default(),
             directory: "".into(),
         });

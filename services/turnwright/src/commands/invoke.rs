@@ -102,7 +102,7 @@ pub fn request(arguments: &Arguments) -> Result<Request, Error> {
         actor: arguments.actor.as_str().into(),
         task_type: arguments.task_type.as_str().into(),
         agent: arguments.agent.as_str().into(),
-        goal: goal(&arguments.goal)?,
+        goal: text_or_json("--goal", &arguments.goal)?,
         tools: None,
         budget: budget(&arguments.budgets)?,
         deadline: arguments.deadline,
@@ -125,14 +125,15 @@ pub fn encode(codec: &Codec, request: &Request) -> Result<Outbound, Error> {
     codec.encode_request(request, WireFormat::Json).map_err(refused)
 }
 
-fn goal(text: &str) -> Result<Value, Error> {
-    let unreadable = |error| Error::setting("--goal", error, "write text, JSON, @FILE or @- for standard input");
+/// What a flag says to the model: text, JSON, or a file with either.
+pub fn text_or_json(flag: &str, text: &str) -> Result<Value, Error> {
+    let unreadable = |error| Error::setting(flag, error, "write text, JSON, @FILE or @- for standard input");
     let text = match text.strip_prefix('@') {
         None => text.to_owned(),
         Some("-") => std::io::read_to_string(std::io::stdin()).map_err(unreadable)?,
         Some(path) => std::fs::read_to_string(path).map_err(unreadable)?,
     };
-    // Only an object or a list is meant as JSON: a goal such as `42` or `true` is a text.
+    // Only an object or a list is meant as JSON: a text such as `42` or `true` is a text.
     let parsed = serde_json::from_str::<Value>(&text).ok().filter(|value| value.is_object() || value.is_array());
     Ok(parsed.unwrap_or_else(|| Value::String(text.trim_end().to_owned())))
 }
@@ -256,10 +257,10 @@ mod tests {
 
     #[test]
     fn a_goal_is_text_unless_it_is_an_object_or_a_list() {
-        assert_eq!(goal("refund 12").unwrap(), json!("refund 12"));
-        assert_eq!(goal("42").unwrap(), json!("42"));
-        assert_eq!(goal("{\"order\": 1}").unwrap(), json!({"order": 1}));
-        assert!(goal("@/no/such/file").is_err());
+        assert_eq!(text_or_json("--goal", "refund 12").unwrap(), json!("refund 12"));
+        assert_eq!(text_or_json("--goal", "42").unwrap(), json!("42"));
+        assert_eq!(text_or_json("--goal", "{\"order\": 1}").unwrap(), json!({"order": 1}));
+        assert!(text_or_json("--goal", "@/no/such/file").is_err());
     }
 
     #[test]

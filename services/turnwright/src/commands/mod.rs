@@ -1,7 +1,7 @@
 //! One file per command: its arguments, what it does, how it prints.
 
-pub mod cancel;
 pub mod completion;
+pub mod control;
 pub mod dev;
 pub mod doctor;
 pub mod env;
@@ -28,7 +28,10 @@ pub async fn run(cli: Cli) -> Result<u8, Error> {
         Command::Watch(arguments) => watch::run(&settings, arguments).await,
         Command::List(arguments) => list::run(&settings, arguments).await,
         Command::Inspect(arguments) => inspect::run(&settings, arguments).await,
-        Command::Cancel(arguments) => cancel::run(&settings, arguments).await,
+        Command::Cancel(arguments) => control::cancel(&settings, arguments).await,
+        Command::Approve(arguments) => control::approve(&settings, arguments).await,
+        Command::Reject(arguments) => control::reject(&settings, arguments).await,
+        Command::Clarify(arguments) => control::clarify(&settings, arguments).await,
         Command::Policy(arguments) => policy::run(&settings, arguments),
         Command::Schema(arguments) => schema::run(&settings, arguments).await,
         Command::Topics(arguments) => topics::run(&settings, arguments).await,
