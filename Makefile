@@ -9,6 +9,10 @@ MAKEFLAGS += --no-print-directory
 PROFILE ?= dev
 # make simulate SEEDS=2000
 SEEDS ?= 200
+# make check-model SIZE=small SCENARIO=approvals THREADS=1
+SIZE ?= full
+SCENARIO ?=
+THREADS ?=
 # make bench CONCURRENCY='1 64' SECS=5 WARMUP=1 BENCH_ARGS=--stages
 CONCURRENCY ?= 1 16 64 256
 SECS ?= 12
@@ -26,7 +30,7 @@ LOCKED := $(if $(CI),--locked,)
 # With the tools that infra/setup.sh keeps in the cache.
 export PATH := $(shell . infra/env.sh && echo "$$PATH")
 
-.PHONY: help setup demo test up down bench bench-peer simulate mutants audit fmt lint helm-lint build
+.PHONY: help setup demo test up down bench bench-peer simulate check-model mutants audit fmt lint helm-lint build
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +70,11 @@ bench-peer: ## the same, then Restate on the same workload, and the ratios of bo
 simulate: ## the whole pipeline under seeded crashes, duplicates and reordering (SEEDS=200)
 	@infra/setup.sh demo
 	@cargo run -q -p turnwright-tests --bin simulate $(LOCKED) -- --seeds $(SEEDS)
+
+check-model: ## every state of small worlds around the core: two calls, two replicas, a crash, a cancel (SIZE=small SCENARIO=approvals)
+	@infra/setup.sh demo
+	@cargo run -q -p turnwright-tests --bin check-model $(LOCKED) -- --size $(SIZE) \
+	  $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(THREADS),--threads $(THREADS))
 
 mutants: ## plants hundreds of small bugs in the core, one at a time: its tests must catch each (MUTANTS='--file plan.rs')
 	@infra/setup.sh mutants

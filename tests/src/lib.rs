@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod checker;
 pub mod cluster;
+pub mod model_check;
 pub mod owner;
 pub mod sim;
