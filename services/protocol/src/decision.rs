@@ -280,4 +280,14 @@ mod tests {
         assert_eq!(parse(body), Err(vec![MissingCallId, Malformed, UnknownField, MissingCallId, Malformed]));
         assert_eq!(parse(json!([1])), Err(vec![Malformed]));
     }
+
+    #[test]
+    fn a_question_and_a_reason_are_texts_with_something_in_them() {
+        for (kind, field) in [("clarification", "question"), ("cannot_continue", "reason")] {
+            for nothing in [json!(""), json!(" \n"), json!(7), Value::Null] {
+                let body = json!({"schema_version": 1, "kind": kind, field: nothing});
+                assert_eq!(parse(body), Err(vec![FindingCode::Malformed]), "{kind}: {nothing}");
+            }
+        }
+    }
 }

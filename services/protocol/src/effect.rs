@@ -170,3 +170,34 @@ pub struct IllegalMove {
     pub from: EffectStatus,
     pub to: EffectStatus,
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn entry(key: &str) -> LedgerEntry {
+        LedgerEntry {
+            key: key.into(),
+            call_ids: Vec::new(),
+            tool: "refund".into(),
+            owner: "payments".into(),
+            request_fingerprint: Digest::default(),
+            status: EffectStatus::Prepared,
+            attempts: Vec::new(),
+            outcome: None,
+            resolved_by: None,
+            not_applied_at: None,
+            conflicting: false,
+        }
+    }
+
+    #[test]
+    fn an_effect_is_settled_exactly_where_no_move_leads_on() {
+        use EffectStatus::{Committed, Dispatched, OutcomeUnknown, Prepared, Reconciling, Rejected};
+        let all = [Prepared, Dispatched, OutcomeUnknown, Reconciling, Committed, Rejected];
+        for status in all {
+            let moves = |next| LedgerEntry { status, ..entry("k") }.move_to(next).is_ok();
+            assert_eq!(status.is_settled(), !all.into_iter().any(moves), "{status:?}");
+        }
+    }
+}

@@ -272,3 +272,39 @@ impl Event {
         Digest::of("event", &[&previous.0, place.as_bytes(), &fact])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed() -> Event {
+        let fact = Fact::CancelRequested { reason: TerminalReason::Cancelled, actor: None, detail: "enough".into() };
+        Event::seal(Version(3), Digest::of("before", &[]), Step(2), Timestamp(1_700_000_000_000), fact)
+    }
+
+    #[test]
+    fn a_hash_is_made_of_the_predecessors_the_place_and_the_facts_json() {
+        let event = sealed();
+        let fact = r#"{"type":"cancel_requested","reason":"cancelled","actor":null,"detail":"enough"}"#;
+        let parts = [&event.previous.0[..], b"3/2/1700000000000", fact.as_bytes()];
+        assert_eq!(event.hash, Digest::of("event", &parts));
+    }
+
+    #[test]
+    fn an_event_of_which_anything_was_changed_is_not_authentic() {
+        let changes: [fn(&mut Event); 6] = [
+            |event| event.version = event.version.next(),
+            |event| event.previous = Digest::of("another", &[]),
+            |event| event.hash = Digest::default(),
+            |event| event.step = event.step.next(),
+            |event| event.at = event.at.plus_ms(1),
+            |event| event.fact = Fact::ClarificationGiven { actor: "ada".into(), answer: Value::Null },
+        ];
+        assert!(sealed().is_authentic());
+        for change in changes {
+            let mut changed = sealed();
+            change(&mut changed);
+            assert!(!changed.is_authentic(), "{changed:?}");
+        }
+    }
+}

@@ -229,7 +229,7 @@ impl Digest {
         let text: &[u8; 64] = text.as_bytes().try_into().ok()?;
         let mut bytes = [0; 32];
         for (byte, pair) in bytes.iter_mut().zip(text.as_chunks::<2>().0) {
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+            *byte = digit(pair[0])? * 16 + digit(pair[1])?;
         }
         Some(Self(bytes))
     }
@@ -305,6 +305,18 @@ mod tests {
         assert_eq!(Digest(std::array::from_fn(|i| i as u8)).to_string()[..8], *"00010203");
         for wrong in ["", &text[1..], &format!("{text}0"), &text.replacen(&text[..1], "+", 1)] {
             assert_eq!(Digest::from_hex(wrong), None);
+        }
+    }
+
+    #[test]
+    fn a_digest_is_the_same_text_in_json_and_in_messages_for_people() {
+        let digest = Digest::of("a", &[b"b"]);
+        assert_eq!(format!("{digest:?}"), digest.to_string());
+        assert_eq!(serde_json::to_value(digest).unwrap(), serde_json::json!(digest.to_string()));
+        assert_eq!(serde_json::from_value::<Digest>(serde_json::json!(digest.to_string())).unwrap(), digest);
+        for wrong in [serde_json::json!("00"), serde_json::json!(7)] {
+            let error = serde_json::from_value::<Digest>(wrong).unwrap_err().to_string();
+            assert!(error.ends_with("expected 64 hexadecimal digits"), "{error}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -59,8 +60,8 @@ pub fn parse_bounded(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonErro
     }
 }
 
-/// The canonical bytes of a value (RFC 8785).
-pub fn canonical(value: &Value) -> Vec<u8> {
+/// The canonical bytes of a JSON value, or of a map of them (RFC 8785).
+pub fn canonical(value: &impl Serialize) -> Vec<u8> {
     serde_json_canonicalizer::to_vec(value).expect("a JSON value always has a canonical form")
 }
 
@@ -156,10 +157,6 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         Ok(value.into())
     }
 
-    fn visit_string<E: de::Error>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
@@ -201,6 +198,15 @@ mod tests {
     fn accepts_what_is_within_limits() {
         let value = parse_bounded(br#"{"a":[1,2.5,"x",null,true]}"#, limits()).unwrap();
         assert_eq!(value, serde_json::json!({"a": [1, 2.5, "x", null, true]}));
+    }
+
+    #[test]
+    fn a_limit_is_what_is_still_accepted() {
+        for text in [format!("{:>64}", 1), "[[[1]]]".to_owned(), "[1,2,3,4,5,6,7]".to_owned()] {
+            assert!(parse_bounded(text.as_bytes(), limits()).is_ok(), "{text}");
+        }
+        assert!(parse_bounded(MAX_EXACT_INTEGER.to_string().as_bytes(), limits()).is_ok());
+        assert!(parse_bounded(format!("-{MAX_EXACT_INTEGER}").as_bytes(), limits()).is_ok());
     }
 
     #[test]

@@ -72,3 +72,41 @@ impl Ledger {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::tests::entry;
+
+    fn asked(keys: &[&str]) -> Option<BTreeSet<EffectKey>> {
+        Some(keys.iter().map(|key| EffectKey::from(*key)).collect())
+    }
+
+    #[test]
+    fn only_what_was_asked_for_may_be_read() {
+        let (a, b): (EffectKey, EffectKey) = ("a".into(), "b".into());
+        let ledger = Ledger::loaded([entry("a")], asked(&["a", "none"]));
+        assert!(!ledger.is_complete());
+        assert!(ledger.covers(&[a.clone(), "none".into()]) && !ledger.covers(&[a.clone(), b.clone()]));
+        assert_eq!(ledger.entry(&a), Ok(Some(&entry("a"))));
+        assert_eq!(ledger.entry(&"none".into()), Ok(None), "it was asked for, and there is none");
+        assert_eq!(ledger.entry(&b), Err(NotLoaded(b.clone())));
+        let all = Ledger::loaded([entry("a")], None);
+        assert!(all.is_complete() && all.covers(&[a, b.clone()]));
+        assert_eq!(all.entry(&b), Ok(None));
+    }
+
+    #[test]
+    fn what_is_put_counts_as_changed_until_it_is_committed() {
+        let mut ledger = Ledger::loaded([entry("a"), entry("b")], asked(&["a", "b", "c"]));
+        let changed = |ledger: &Ledger| ledger.changed().map(|entry| entry.key.to_string()).collect::<Vec<_>>();
+        assert_eq!(changed(&ledger), [""; 0]);
+        assert_eq!(ledger.put(entry("d")), Err(NotLoaded("d".into())));
+        ledger.put(entry("c")).unwrap();
+        ledger.put(entry("a")).unwrap();
+        assert_eq!(changed(&ledger), ["a", "c"]);
+        ledger.mark_committed();
+        assert_eq!(changed(&ledger), [""; 0]);
+        assert_eq!(ledger.entries().count(), 3, "what was committed is still there");
+    }
+}

@@ -248,3 +248,25 @@ pub enum Control {
         evidence: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fact;
+
+    #[test]
+    fn a_record_of_events_starts_at_its_first_events_version() {
+        let fact = || Fact::ClarificationGiven { actor: "ada".into(), answer: Value::Null };
+        let event = |n| Event::seal(Version(n), Digest::default(), Step(1), Timestamp(0), fact());
+        let scope = Scope {
+            tenant: "acme".into(),
+            invocation_id: InvocationId(uuid::Uuid::nil()),
+            task_type: "refund".into(),
+            step: Step(1),
+            round: Round(0),
+            basis: event(6).basis(),
+        };
+        let committed = EventsCommitted { scope, events: vec![event(5), event(6)] };
+        assert_eq!(committed.first_version(), Version(5));
+    }
+}

@@ -242,3 +242,71 @@ impl<'a> Draft<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A call of order 7, with what its tool declares beside the necessary.
+    fn call(ordinal: usize, declares: &Value) -> AcceptedCall {
+        let mut contract = json!({"tool": "t", "timeout_ms": 1_000});
+        contract.as_object_mut().unwrap().extend(declares.as_object().unwrap().clone());
+        let (provider_call_id, arguments) = (format!("c{ordinal}"), json!({"order": 7, "n": ordinal}));
+        let call = ProposedCall { provider_call_id, tool: "t".into(), arguments };
+        AcceptedCall { call, contract: serde_json::from_value(contract).unwrap() }
+    }
+
+    fn build(declarations: &[Value]) -> Result<Plan, Vec<FindingCode>> {
+        let (tenant, invocation_id) = (Tenant("acme".into()), InvocationId(uuid::Uuid::nil()));
+        let place = PlanPlace { tenant: &tenant, invocation_id, step: Step(1), round: Round(0) };
+        let calls: Vec<_> =
+            declarations.iter().enumerate().map(|(ordinal, declares)| call(ordinal, declares)).collect();
+        let codes = |findings: Vec<Finding>| findings.into_iter().map(|finding| finding.code).collect();
+        Plan::build(place, &calls).map_err(codes)
+    }
+
+    /// The waves of two calls, in proposal order.
+    fn waves(first: &Value, second: &Value) -> [u32; 2] {
+        let plan = build(&[first.clone(), second.clone()]).unwrap();
+        [plan.calls[0].wave, plan.calls[1].wave]
+    }
+
+    fn effect(key: &str, reads: &str) -> Value {
+        let effect = json!({"key": key, "owner": "payments", "dedupe": "key", "query": true});
+        json!({"effect": effect, "reads": [reads]})
+    }
+
+    #[test]
+    fn a_batch_holds_one_call_to_the_limit() {
+        let of = |count| build(&vec![json!({}); count]).map(|plan| plan.calls.len());
+        assert_eq!(of(0), Err(vec![FindingCode::EmptyBatch]));
+        assert_eq!((of(1), of(MAX_BATCH_CALLS)), (Ok(1), Ok(MAX_BATCH_CALLS)));
+        assert_eq!(of(MAX_BATCH_CALLS + 1), Err(vec![FindingCode::TooManyCalls]));
+    }
+
+    #[test]
+    fn calls_wait_for_one_another_where_one_writes_what_the_other_touches() {
+        let (read, write) = (json!({"reads": ["order:{order}"]}), json!({"writes": ["order:{order}"]}));
+        assert_eq!(waves(&read, &read), [0, 0]);
+        assert_eq!((waves(&read, &write), waves(&write, &read), waves(&write, &write)), ([0, 1], [0, 1], [0, 1]));
+        let elsewhere = json!({"writes": ["invoice:{order}"]});
+        assert_eq!((waves(&write, &elsewhere), waves(&elsewhere, &read)), ([0, 0], [0, 0]));
+    }
+
+    #[test]
+    fn a_tool_that_is_not_independent_runs_beside_reads_and_never_beside_a_writer() {
+        let (alone, read) = (json!({"independent": false}), json!({"reads": ["order:{order}"]}));
+        assert_eq!((waves(&alone, &read), waves(&read, &alone), waves(&alone, &alone)), ([0, 0], [0, 0], [0, 0]));
+        for writer in [json!({"writes": ["order:{order}"]}), effect("per_invocation", "order:{order}")] {
+            assert_eq!((waves(&alone, &writer), waves(&writer, &alone)), ([0, 1], [0, 1]), "{writer}");
+            assert_eq!((waves(&json!({}), &writer), waves(&writer, &json!({}))), ([0, 0], [0, 0]), "{writer}");
+        }
+    }
+
+    #[test]
+    fn two_calls_for_one_change_wait_for_one_another_whatever_they_declare_to_touch() {
+        let (one, other) = (effect("refund:{order}", "order:{order}"), effect("refund:{n}", "order:{order}"));
+        assert_eq!((waves(&one, &one), waves(&one, &other)), ([0, 1], [0, 0]));
+    }
+}

@@ -111,3 +111,64 @@ pub(crate) fn check_name(field: &str, name: &str) -> Result<(), FieldError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A request that can be accepted, with some fields changed.
+    fn with(changes: Value) -> Request {
+        let mut request = json!({
+            "invocation_id": uuid::Uuid::nil(), "tenant": "acme", "actor": "ada", "task_type": "refund",
+            "agent": "refunds", "goal": "refund order 7",
+        });
+        request.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        serde_json::from_value(request).unwrap()
+    }
+
+    fn labels(count: usize) -> Value {
+        json!({"labels": (0..count).map(|n| (format!("l{n}"), json!("x"))).collect::<serde_json::Map<_, _>>()})
+    }
+
+    #[test]
+    fn a_request_at_its_limits_is_accepted() {
+        let longest = "x".repeat(MAX_NAME_BYTES);
+        for changes in [
+            json!({}),
+            json!({"tenant": longest, "actor": longest, "task_type": longest, "agent": longest, "tools": [longest]}),
+            json!({"labels": {longest.as_str(): longest}}),
+            labels(MAX_LABELS),
+            json!({"goal": {"order": 7}}),
+            json!({"goal": false}),
+            json!({"tools": []}),
+            json!({"budget": {"max_steps": 1, "max_tool_calls": 0}}),
+            json!({"output_schema": {"type": "object"}}),
+            json!({"output_schema": true}),
+        ] {
+            assert_eq!(with(changes.clone()).check(), Ok(()), "{changes}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_accepted_is_refused_by_field() {
+        let long = "x".repeat(MAX_NAME_BYTES + 1);
+        for (changes, field) in [
+            (json!({"tenant": ""}), "tenant"),
+            (json!({"actor": long}), "actor"),
+            (json!({"task_type": "a\nb"}), "task_type"),
+            (json!({"agent": "\u{7f}"}), "agent"),
+            (json!({"goal": null}), "goal"),
+            (json!({"goal": " \n"}), "goal"),
+            (json!({"tools": ["lookup", ""]}), "tools[1]"),
+            (labels(MAX_LABELS + 1), "labels"),
+            (json!({"labels": {"": "x"}}), "labels"),
+            (json!({"labels": {"team": long}}), "labels.team"),
+            (json!({"budget": {"max_steps": 0}}), "budget.max_steps"),
+            (json!({"output_schema": "object"}), "output_schema"),
+            (json!({"goal_predicates": [{"name": "paid", "tool": "pay"}]}), "goal_predicates[0]"),
+        ] {
+            assert_eq!(with(changes.clone()).check().map_err(|error| error.field), Err(field.to_owned()), "{changes}");
+        }
+    }
+}

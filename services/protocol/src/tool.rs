@@ -213,9 +213,44 @@ mod tests {
         let template = Template("order:{order.id}".into());
         assert_eq!(template.render(&json!({"order": {"id": 7}})), Ok("order:7".into()));
         assert_eq!(template.render(&json!({"order": {"id": "7:*"}})), Ok("order:7%3A%2A".into()));
+        assert_eq!(template.render(&json!({"order": {"id": true}})), Ok("order:true".into()));
         assert_eq!(template.render(&json!({})), Err(TemplateError::Missing("order.id".into())));
         assert_eq!(template.render(&json!({"order": {"id": 1.5}})), Err(TemplateError::NotScalar("order.id".into())));
-        assert!(matches!(Template("a{".into()).render(&json!({})), Err(TemplateError::Malformed(_))));
+        for malformed in ["a{", "a{}", "a{b}{"] {
+            let rendered = Template(malformed.into()).render(&json!({"": 1, "b": 1}));
+            assert_eq!(rendered, Err(TemplateError::Malformed(malformed.into())));
+        }
+    }
+
+    #[test]
+    fn what_a_declaration_leaves_out_is_filled_in() {
+        let declared = json!({
+            "tool": "refund", "timeout_ms": 1_000,
+            "effect": {"key": "per_invocation", "owner": "payments", "dedupe": "key", "query": true},
+        });
+        let contract: ToolContract = serde_json::from_value(declared).unwrap();
+        let effect = EffectContract {
+            key: EffectKeyRule::PerInvocation,
+            owner: "payments".into(),
+            dedupe: Dedupe::Key,
+            query: true,
+            tombstone: false,
+            settle_ms: 500,
+            probe: ProbePolicy { max_probes: 12, base_ms: 250, cap_ms: 60_000 },
+        };
+        let whole = ToolContract {
+            tool: "refund".into(),
+            effect: Some(effect),
+            reads: vec![],
+            writes: vec![],
+            timeout_ms: 1_000,
+            retry: RetryPolicy { max_attempts: 3, base_ms: 200, cap_ms: 10_000 },
+            volatile: vec![],
+            polling: false,
+            independent: true,
+            required: false,
+        };
+        assert_eq!(contract, whole);
     }
 
     #[test]
@@ -224,6 +259,8 @@ mod tests {
         assert!(resources_overlap("customer:7", "customer:*"));
         assert!(!resources_overlap("customer:*", "order:7"));
         assert!(resources_overlap("*", "order:7"));
+        assert!(resources_overlap("customer:*", "customer:7*") && resources_overlap("customer:7*", "customer:*"));
+        assert!(!resources_overlap("customer:*", "order:*"));
         assert!(!resources_overlap("order:7", "order:71"));
     }
 

@@ -136,13 +136,12 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
         }
         Fact::AttemptFailed { call_id, error, retry_at, .. } => {
             let call = call(state, *call_id).ok_or(impossible("no such call"))?;
-            let was_claimed = matches!(call.stage, Stage::Claimed(_));
             call.stage = Stage::Backoff { due: *retry_at, error: error.clone() };
             let key = effect_key_of(state, *call_id);
             forget_settled(state);
             match key {
-                Some(key) if was_claimed => change_entry(state, &key, |entry| entry.move_to(EffectStatus::Prepared)),
-                Some(_) | None => Ok(()),
+                Some(key) => change_entry(state, &key, |entry| entry.move_to(EffectStatus::Prepared)),
+                None => Ok(()),
             }
         }
         Fact::CallSettled { call_id, outcome, by } => settle(state, *call_id, outcome, by.as_ref(), event),

@@ -3,8 +3,8 @@
 use super::draft::Draft;
 use super::{Cancelling, Claim, Execution, Ignored, Invocation, Phase, Stage, Suspension, effects, turn};
 use crate::{
-    Actor, AttemptId, CallError, CallId, CallOutcome, EffectStatus, ErrorClass, Fact, ReleaseReason, TerminalReason,
-    Timestamp, ToolCallDispatched, backoff_ms,
+    Actor, AttemptId, CallError, CallId, CallOutcome, EffectStatus, ErrorClass, Fact, MAX_BATCH_CALLS, ReleaseReason,
+    TerminalReason, Timestamp, ToolCallDispatched, backoff_ms,
 };
 
 /// Why an attempt may not start.
@@ -96,7 +96,8 @@ pub(super) fn claim(draft: &mut Draft, dispatch: &ToolCallDispatched) -> Result<
 
 /// Goes on as far as the state lets it: releases the next wave, commits the turn, or hands over to a person.
 pub(super) fn advance(draft: &mut Draft) -> Result<(), Ignored> {
-    loop {
+    // Each round releases or settles a wave, and there are no more waves than calls.
+    for _ in 0..=MAX_BATCH_CALLS {
         release_due(draft)?;
         let Some(Phase::Executing(execution)) = draft.state.phase() else {
             return Ok(());
@@ -113,6 +114,7 @@ pub(super) fn advance(draft: &mut Draft) -> Result<(), Ignored> {
             None => return turn::finish(draft),
         }
     }
+    Err(Ignored::Stale)
 }
 
 fn release_wave(draft: &mut Draft, wave: u32) -> Result<(), Ignored> {

@@ -16,7 +16,6 @@ impl Draft {
 
     pub(super) fn push(&mut self, fact: Fact) -> Result<(), Ignored> {
         let step = match (&fact, self.events.last()) {
-            (Fact::Admitted(_), _) => crate::Step(0),
             // An end belongs to the turn that led to it, not to the one that will not be.
             (Fact::Ended { .. }, Some(cause)) => cause.step,
             _ => self.state.turn().0,

@@ -93,19 +93,36 @@ pub fn timers(invocation: &Invocation) -> Vec<Timer> {
     for (planned, state) in execution.plan.calls.iter().zip(&execution.calls) {
         let timeout = planned.contract.timeout_ms;
         let due = match &state.stage {
-            Stage::Released { at } if !over => Some(at.plus_ms(timeout).plus_ms(slack)),
+            Stage::Released { at } => Some(at.plus_ms(timeout).plus_ms(slack)),
             Stage::Backoff { due, .. } if !over => Some(*due),
             Stage::Claimed(claim) => Some(claim.lease_until.plus_ms(timeout).plus_ms(slack)),
             Stage::Unknown(unknown) => {
                 Some(unknown.next_probe_at.unwrap_or_else(|| unknown.probed_at.plus_ms(timeout).plus_ms(slack)))
             }
-            Stage::Released { .. }
-            | Stage::Backoff { .. }
-            | Stage::Waiting
-            | Stage::Unanswerable { .. }
-            | Stage::Settled(_) => None,
+            Stage::Backoff { .. } | Stage::Waiting | Stage::Unanswerable { .. } | Stage::Settled(_) => None,
         };
         wanted.extend(due.map(|due| Timer { name: TimerName::Call(planned.call_id), due }));
     }
     wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_name_reads_back_and_no_other_text_does() {
+        for (name, text) in [
+            (TimerName::Deadline, "deadline"),
+            (TimerName::Decide, "decide"),
+            (TimerName::Approval, "approval"),
+            (TimerName::Call(CallId(uuid::Uuid::from_u128(7))), "call/00000000-0000-0000-0000-000000000007"),
+            (TimerName::Grace, "grace"),
+        ] {
+            assert_eq!((name.to_string().as_str(), text.parse()), (text, Ok(name)));
+        }
+        for text in ["", "call", "call/", "call/7", "Grace"] {
+            assert_eq!(text.parse::<TimerName>(), Err(UnknownTimer(text.to_owned())));
+        }
+    }
 }

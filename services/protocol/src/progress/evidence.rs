@@ -1,6 +1,8 @@
 //! Digests of what a turn asked for and of what it learned. Identities are left out, and so is what a tool declares
 //! volatile: two digests are equal where nothing differs that means anything.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,13 +46,10 @@ fn of_sorted(domain: &str, mut digests: Vec<Digest>) -> Digest {
 /// The canonical form of a value without the fields that its tool declares volatile.
 fn lasting(contract: &ToolContract, value: &Value) -> Vec<u8> {
     match value {
-        Value::Object(object) if object.keys().any(|name| contract.volatile.contains(name)) => {
-            let mut object = object.clone();
-            object.retain(|name, _| !contract.volatile.contains(name));
-            canonical(&Value::Object(object))
+        Value::Object(object) => {
+            let lasting = object.iter().filter(|(name, _)| !contract.volatile.contains(name));
+            canonical(&lasting.collect::<BTreeMap<_, _>>())
         }
-        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            canonical(value)
-        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => canonical(value),
     }
 }

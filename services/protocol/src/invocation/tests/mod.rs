@@ -1,7 +1,9 @@
 //! Transcripts and properties of the decider, which drive `handle`/`apply`/`emit` as the committer does; and what neither
 //! can reach.
 
+mod bounds;
 mod budgets;
+mod overtaken;
 mod plans;
 mod progress;
 mod properties;

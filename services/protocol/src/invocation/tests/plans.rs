@@ -1,4 +1,5 @@
-//! Plans that a profile or a tool declaration stops: mixed batches, required tools. Each test is one transcript.
+//! Plans that a profile, a tool declaration or a person stops: mixed batches, required tools, refusals. Each test is one
+//! transcript.
 
 use serde_json::json;
 
@@ -116,4 +117,24 @@ fn a_person_may_correct_an_owner_that_had_not_applied_the_change_but_says_nothin
     world.settle(&dispatch, AttemptOutcome::NothingSent { error: error(ErrorClass::Unavailable) }).unwrap();
     assert_eq!(world.input(resolve(effect_committed("r1"))).unwrap(), ["call_settled", "turn_committed"]);
     assert_eq!(world.entry().status, EffectStatus::Committed);
+}
+
+#[test]
+fn a_model_is_told_why_a_person_refused_where_that_was_said() {
+    let told = |reason: &str| {
+        let mut world = World::admitted();
+        let calls = vec![call("a", REFUND, json!({"order": 7}))];
+        let decision = AcceptedDecision::RequestApproval { calls };
+        world.judge(Judgement::Accepted { decision, evidence: evidence() }).unwrap();
+        let proposal_digest = world.last_end().proposal.unwrap().digest;
+        let (actor, reason) = ("grace".into(), reason.into());
+        world.input(Input::Control(Control::Reject { actor, proposal_digest, reason })).unwrap();
+        match &world.events.last().unwrap().fact {
+            Fact::TurnCommitted(turn) => turn.results[0].outcome.result.clone(),
+            fact => panic!("{fact:?}"),
+        }
+    };
+    let unauthorized = |message: &str| CallResult::Error(CallError::new(ErrorClass::Unauthorized, message));
+    assert_eq!(told("too much"), unauthorized("a person refused this call: too much"));
+    assert_eq!(told(""), unauthorized("a person refused this call"));
 }

@@ -50,12 +50,16 @@ fn the_table_plans_nothing_that_was_not_granted_and_grants_nothing_twice() {
 /// Nothing is spent while a run waits, so that this takes a run whose budget was changed behind its back.
 #[test]
 fn budgets_are_checked_again_when_an_approval_is_granted() {
-    let ends = |change: fn(&mut Budget)| {
+    let approved = |change: fn(&mut Budget)| {
         let (mut state, requested) = waiting();
         change(&mut state.run.as_mut().unwrap().budget);
         let approve = Control::Approve { actor: "grace".into(), proposal_digest: requested.proposal_digest };
         let events = handle(&state, &Input::Control(approve), state.at).unwrap();
         let facts: Vec<_> = events.iter().map(|event| event.fact.name()).collect();
+        (events, facts)
+    };
+    let ends = |change| {
+        let (events, facts) = approved(change);
         assert_eq!(facts, ["approval_granted", "ended"]);
         match &events[1].fact {
             Fact::Ended { reason, segment, .. } => (*reason, segment.0),
@@ -64,4 +68,42 @@ fn budgets_are_checked_again_when_an_approval_is_granted() {
     };
     assert_eq!(ends(|budget| budget.max_tool_calls = 0), (TerminalReason::ToolBudgetExhausted, 2));
     assert_eq!(ends(|budget| budget.max_tokens = 0), (TerminalReason::TokenBudgetExhausted, 2));
+    let (_, facts) = approved(|budget| budget.max_tool_calls = 1);
+    assert_eq!(facts, ["approval_granted", "turn_planned", "wave_released"], "to the last call");
+}
+
+#[test]
+fn an_effects_attempt_fails_only_after_it_was_claimed() {
+    let released = after(&["request: {}", "verdict: {calls: [[a, refund, {order: 7}]]}"]);
+    let call_id = released.execution().unwrap().plan.calls[0].call_id;
+    let error = CallError::new(ErrorClass::Unavailable, "nothing was sent");
+    let failed = Fact::AttemptFailed { call_id, attempt: AttemptNumber(1), error, retry_at: released.at };
+    let moved = IllegalMove { from: EffectStatus::Prepared, to: EffectStatus::Prepared };
+    assert_eq!(next(&released, failed).unwrap_err(), IllegalTransition::Effect(moved));
+}
+
+#[test]
+fn a_turn_that_waits_for_a_person_is_committed_with_the_answer_only() {
+    let (waiting, requested) = waiting();
+    let proposal_digest = requested.proposal_digest;
+    let turn = Fact::TurnCommitted(Box::new(TurnCommitted {
+        round: requested.round,
+        decision: requested.plan.decision(),
+        results: vec![],
+        evidence: requested.evidence.clone(),
+        mark: None,
+        spent: Spent::default(),
+        progress: TurnProgress::default(),
+    }));
+    let granted = Fact::ApprovalGranted { proposal_digest, actor: "grace".into() };
+    let (why, detail) = (RefusalReason::Refused, "not today".to_owned());
+    let refused = Fact::ApprovalRefused { proposal_digest, actor: None, why, detail };
+    assert!(next(&waiting, turn.clone()).is_err());
+    assert!(next(&next(&waiting, granted).unwrap(), turn.clone()).is_err(), "what was granted has results");
+    assert!(next(&next(&waiting, refused).unwrap(), turn.clone()).is_ok());
+
+    let asking = after(&["request: {}", r#"verdict: {clarification: "which order?"}"#]);
+    let answered = Fact::ClarificationGiven { actor: "ada".into(), answer: json!(7) };
+    assert!(next(&asking, turn.clone()).is_err());
+    assert!(next(&next(&asking, answered).unwrap(), turn).is_ok());
 }

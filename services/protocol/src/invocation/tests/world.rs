@@ -90,7 +90,10 @@ impl World {
             state = apply(state, event).expect("handle yields only what apply takes");
         }
         self.state = state;
-        self.out.extend(emit(&self.state, &events).into_iter().map(|outgoing| outgoing.message));
+        let out: Vec<Message> = emit(&self.state, &events).into_iter().map(|outgoing| outgoing.message).collect();
+        let lists_effects = out.iter().any(|message| matches!(message, Message::RunEnded(_)));
+        assert_eq!(wants_whole_ledger(&events), lists_effects, "the whole ledger is loaded where it is told");
+        self.out.extend(out);
         let names = events.iter().map(|event| event.fact.name()).collect();
         self.events.extend(events);
         Ok(names)

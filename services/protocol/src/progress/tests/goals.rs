@@ -53,7 +53,9 @@ fn a_predicate_that_cannot_be_used_is_refused_by_field() {
     let fine = || goal("g", "t", json!({"exists": true}));
     let refused = |goals: &[GoalPredicate]| check_goal_predicates(goals).unwrap_err().field;
     assert_eq!(check_goal_predicates(&[fine(), GoalPredicate { name: "h".into(), ..fine() }]), Ok(()));
-    assert_eq!(refused(&vec![fine(); MAX_GOAL_PREDICATES + 1]), "goal_predicates");
+    let named = |count| (0..count).map(|n| GoalPredicate { name: format!("g{n}"), ..fine() }).collect::<Vec<_>>();
+    assert_eq!(check_goal_predicates(&named(MAX_GOAL_PREDICATES)), Ok(()));
+    assert_eq!(refused(&named(MAX_GOAL_PREDICATES + 1)), "goal_predicates");
     assert_eq!(refused(&[fine(), fine()]), "goal_predicates[1].name");
     assert_eq!(refused(&[GoalPredicate { name: String::new(), ..fine() }]), "goal_predicates[0].name");
     assert_eq!(refused(&[GoalPredicate { tool: "".into(), ..fine() }]), "goal_predicates[0].tool");
