@@ -225,7 +225,7 @@ mod tests {
             (key("'a b'", "[a]", "KEY"), "keys[0].id"),
             (key("a", "[]", "KEY"), "keys[0].tenants"),
             (key("a", "['*']", "KEY"), "keys[0].tenants"),
-            (key("a", "[a]", "abc"), "keys[0].public_key: not the PEM of an Ed25519 public key"),
+            (key("a", "[a]", "abc"), "keys[0]: not the PEM of an Ed25519 public key"),
             (twice, "keys[1].id: another key has it"),
         ] {
             let found = problems("tenants: [a]", &keys);
