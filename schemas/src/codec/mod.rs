@@ -102,6 +102,19 @@ impl Codec {
         &self.limits
     }
 
+    /// A record of this codec's as its reader gets it. What only a broker knows (partition, offset, time) is 0.
+    pub fn arrival(&self, record: Outbound) -> Inbound {
+        Inbound {
+            topic: self.topic_name(record.topic),
+            partition: 0,
+            offset: 0,
+            timestamp_ms: 0,
+            key: Some(record.key),
+            value: Some(record.value),
+            headers: record.headers,
+        }
+    }
+
     /// The Kafka topic's full name.
     pub fn topic_name(&self, topic: Topic) -> String {
         topic.name(&self.prefix)

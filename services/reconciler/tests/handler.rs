@@ -90,16 +90,7 @@ fn query(tool: &str) -> EffectQueried {
 impl World {
     fn inbound(&self, query: &EffectQueried) -> Inbound {
         let id = EventId::derive(query.scope.invocation_id, query.scope.basis, 1);
-        let record = self.codec.encode(query, id, None).unwrap();
-        Inbound {
-            topic: "turnwright.outcome-unknown.v1".into(),
-            partition: 0,
-            offset: 0,
-            timestamp_ms: 0,
-            key: Some(record.key),
-            value: Some(record.value),
-            headers: record.headers,
-        }
+        self.codec.arrival(self.codec.encode(query, id, None).unwrap())
     }
 
     fn answer(&self, tool: &str) -> EffectAnswered {

@@ -9,7 +9,7 @@ use protocol::{
     MixedBatches, ProgressLimits, Receipt, Request, RunEnded, Segment, TerminalReason, Timestamp, Timing,
     ToolCallDispatched,
 };
-use schemas::{Codec, CodecConfig, ControlRecord, Inbound, Outbound, Topic, WireFormat};
+use schemas::{Codec, CodecConfig, ControlRecord, Topic, WireFormat};
 use serde_json::json;
 use store::MemoryStore;
 use uuid::Uuid;
@@ -281,7 +281,7 @@ impl Parts {
         history.model_requests = self.model.journal();
         for published in self.services.bus.journal() {
             history.published.insert(published.record.event_id);
-            let inbound = inbound(&published.record, &self.services.codec);
+            let inbound = self.services.codec.arrival(published.record.clone());
             match published.record.topic {
                 Topic::Dispatches => {
                     let dispatch: ToolCallDispatched =
@@ -320,19 +320,6 @@ impl Parts {
             injected: self.services.world.injections(),
             digest: Digest::of("history", &parts),
         }
-    }
-}
-
-/// A published record as a consumer would see it.
-pub(super) fn inbound(record: &Outbound, codec: &Codec) -> Inbound {
-    Inbound {
-        topic: codec.topic_name(record.topic),
-        partition: 0,
-        offset: 0,
-        timestamp_ms: 0,
-        key: Some(record.key.clone()),
-        value: Some(record.value.clone()),
-        headers: record.headers.clone(),
     }
 }
 

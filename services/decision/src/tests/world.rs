@@ -202,19 +202,7 @@ impl World {
 
     pub fn record(&self, turn: &TurnReady) -> Inbound {
         let id = EventId::answer(turn.scope.invocation_id, turn.scope.basis, "turn");
-        self.inbound(self.codec.encode(turn, id, None).unwrap())
-    }
-
-    pub fn inbound(&self, outbound: Outbound) -> Inbound {
-        Inbound {
-            topic: self.codec.topic_name(outbound.topic),
-            partition: 0,
-            offset: 0,
-            timestamp_ms: 0,
-            key: Some(outbound.key),
-            value: Some(outbound.value),
-            headers: outbound.headers,
-        }
+        self.codec.arrival(self.codec.encode(turn, id, None).unwrap())
     }
 
     /// Hands a turn over as often as the runtime would, until what goes beside publishing is done as well.
@@ -238,7 +226,7 @@ impl World {
     }
 
     pub fn decoded(&self, outbound: Outbound) -> DecisionProposed {
-        self.codec.decode(&self.inbound(outbound)).unwrap()
+        self.codec.decode(&self.codec.arrival(outbound)).unwrap()
     }
 
     pub fn judge(&self, judgement: Judgement) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use protocol::{Actor, Control, Digest, InvocationId, Step};
-use schemas::{Codec, ControlRecord, Inbound, Outbound, SigningKey, WireFormat};
+use schemas::{Codec, ControlRecord, Outbound, SigningKey, WireFormat};
 use serde_json::json;
 
 use crate::client::{codec, publish};
@@ -139,16 +139,7 @@ fn encode(codec: &Codec, control: &ControlRecord) -> Result<Outbound, Error> {
     let fix = "see the command's --help";
     let record = codec.encode_control(control, WireFormat::Json);
     let record = record.map_err(|error| Error::setting("the control", error, "say it in fewer words"))?;
-    let read = Inbound {
-        topic: codec.topic_name(record.topic),
-        partition: 0,
-        offset: 0,
-        timestamp_ms: 0,
-        key: Some(record.key.clone()),
-        value: Some(record.value.clone()),
-        headers: record.headers.clone(),
-    };
-    match codec.decode_control(&read) {
+    match codec.decode_control(&codec.arrival(record.clone())) {
         Ok(_) => Ok(record),
         Err(refused) => Err(Error::setting(format!("--{}", refused.field.replace('_', "-")), refused.message, fix)),
     }

@@ -2,28 +2,16 @@ use std::sync::Arc;
 
 use chassis::{Handler, Metrics, names};
 use protocol::{DecisionProposed, EventId, Judgement, Verdict};
-use schemas::{Codec, CodecConfig, Inbound, Outbound, Topic};
+use schemas::{Codec, CodecConfig, Inbound, Topic};
 use serde_json::json;
 
 use super::world::*;
 use crate::ValidationHandler;
 
-pub fn inbound(codec: &Codec, outbound: Outbound) -> Inbound {
-    Inbound {
-        topic: codec.topic_name(outbound.topic),
-        partition: 0,
-        offset: 0,
-        timestamp_ms: 0,
-        key: Some(outbound.key),
-        value: Some(outbound.value),
-        headers: outbound.headers,
-    }
-}
-
 pub fn record(codec: &Codec, decision: &DecisionProposed) -> Inbound {
     let scope = &decision.turn.scope;
     let id = EventId::answer(scope.invocation_id, scope.basis, "decision");
-    inbound(codec, codec.encode(decision, id, None).unwrap())
+    codec.arrival(codec.encode(decision, id, None).unwrap())
 }
 
 fn handler(codec: &Arc<Codec>, metrics: &Metrics) -> ValidationHandler {
@@ -43,7 +31,7 @@ fn each_decision_gets_one_verdict_that_echoes_its_basis_and_repeats_exactly() {
     assert_eq!(reply.publish[0], again.publish[0]);
     assert!(reply.publish.iter().all(|record| record.topic == Topic::Verdicts));
     let verdicts: Vec<Verdict> =
-        reply.publish.into_iter().map(|record| codec.decode(&inbound(&codec, record)).unwrap()).collect();
+        reply.publish.into_iter().map(|record| codec.decode(&codec.arrival(record)).unwrap()).collect();
     assert_eq!(verdicts[0].scope, turn().scope);
     assert_eq!(verdicts[0].registry_digest, standard().digest);
     assert_eq!(verdicts[0].policy_digest, policy(PERMIT).digest);

@@ -10,7 +10,7 @@ use protocol::{Judgement, Verdict};
 use schemas::{Codec, CodecConfig};
 use serde_json::json;
 
-use super::records::{inbound, record};
+use super::records::record;
 use super::world::*;
 use crate::policy::Policy;
 use crate::{Reload, ValidationHandler};
@@ -58,7 +58,7 @@ impl Service {
     fn verdict(&self) -> Verdict {
         let decision = proposed(turn(), batch(&[call("c1", "lookup", json!({"q": "a"}))]));
         let mut reply = block_on(self.handler.handle(&[record(&self.codec, &decision)])).unwrap();
-        self.codec.decode(&inbound(&self.codec, reply.publish.remove(0))).unwrap()
+        self.codec.decode(&self.codec.arrival(reply.publish.remove(0))).unwrap()
     }
 
     fn accepts(&self) -> bool {
