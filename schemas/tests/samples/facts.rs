@@ -159,10 +159,14 @@ impl Dice {
                 let (findings, evidence) = (self.list(3, Self::finding), self.evidence());
                 Fact::DecisionRejected { round, findings, evidence, repair: self.flag() }
             }
-            3 => Fact::WaveReleased { wave: self.small(), calls: self.list(3, |dice| CallId(dice.uuid())) },
+            3 => Fact::WaveReleased {
+                wave: self.small(),
+                calls: self.list(3, |dice| CallId(dice.uuid())),
+                epoch: Epoch(self.small().into()),
+            },
             4 => {
                 let reasons = [ReleaseReason::Retry, ReleaseReason::Unclaimed, ReleaseReason::NotApplied];
-                Fact::CallReleased { call_id, attempt, why: self.pick(&reasons) }
+                Fact::CallReleased { call_id, attempt, why: self.pick(&reasons), epoch: Epoch(self.small().into()) }
             }
             5 => Fact::CallClaimed { call_id, attempt, attempt_id, effect_key: self.key(), lease_until: self.time() },
             6 => Fact::AttemptFailed { call_id, attempt, error: self.error(), retry_at: self.time() },

@@ -63,6 +63,24 @@ pub(crate) fn consumer(config: &KafkaConfig, service: &str) -> ClientConfig {
     client
 }
 
+/// Settings of a client that reads a topic from its beginning to its end, outside of any group.
+pub(crate) fn log_reader(config: &KafkaConfig, service: &str) -> ClientConfig {
+    let mut client = base(config, service);
+    // librdkafka wants a group's name; nothing is committed under it and nobody joins it.
+    client.set("group.id", format!("{}.{service}.log", config.group_prefix)).set("fetch.error.backoff.ms", "50");
+    pass_through(&mut client, &config.properties);
+    enforce(
+        &mut client,
+        &[
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("enable.partition.eof", "true"),
+            ("auto.offset.reset", "earliest"),
+        ],
+    );
+    client
+}
+
 /// Settings of a producer of a service that gathers records for so long before it sends them.
 pub(crate) fn producer(config: &KafkaConfig, service: &str, gather_ms: u64) -> ClientConfig {
     let mut client = base(config, service);

@@ -25,6 +25,21 @@ pub trait Bus: Send + Sync {
     async fn publish(&self, records: Vec<Outbound>) -> Result<(), Failure>;
 }
 
+/// A topic that is read back.
+#[async_trait]
+pub trait TopicLog: Send + Sync {
+    /// Opens the topic from its beginning, or from the first records that are not older than `since_ms` by their own time,
+    /// up to where it ends now.
+    async fn open(&self, since_ms: Option<i64>) -> Result<Box<dyn LogReader>, Failure>;
+}
+
+/// A topic being read back.
+#[async_trait]
+pub trait LogReader: Send {
+    /// The next records, in order per partition; none at the end.
+    async fn next(&mut self) -> Result<Vec<Inbound>, Failure>;
+}
+
 /// What to do about a failure; only the chassis acts on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use crate::{
     AcceptedDecision, Actor, AgentName, ApprovalRequested, AttemptId, AttemptNumber, Basis, Budget, CallError, CallId,
-    CallOutcome, Digest, EffectKey, EffectOutcome, EffectStatus, Finding, InvocationId, MixedBatches, ModelEvidence,
-    Plan, PlanMark, Probe, ProgressLimits, RefusalReason, Request, ResolvedBy, Round, Segment, Spent, Step,
-    TerminalReason, Timestamp, Timing, ToolName, TurnProgress, Version,
+    CallOutcome, Digest, EffectKey, EffectOutcome, EffectStatus, Epoch, Finding, InvocationId, MixedBatches,
+    ModelEvidence, Plan, PlanMark, Probe, ProgressLimits, RefusalReason, Request, ResolvedBy, Round, Segment, Spent,
+    Step, TerminalReason, Timestamp, Timing, ToolName, TurnProgress, Version,
 };
 
 /// One committed fact.
@@ -64,11 +64,16 @@ pub enum Fact {
     WaveReleased {
         wave: u32,
         calls: Vec<CallId>,
+        /// The shard's epoch at the release.
+        #[serde(default, skip_serializing_if = "Epoch::is_first")]
+        epoch: Epoch,
     },
     CallReleased {
         call_id: CallId,
         attempt: AttemptNumber,
         why: ReleaseReason,
+        #[serde(default, skip_serializing_if = "Epoch::is_first")]
+        epoch: Epoch,
     },
     CallClaimed {
         call_id: CallId,

@@ -149,6 +149,13 @@ number_newtype!(
     Epoch, u64
 );
 
+impl Epoch {
+    /// Nothing was rebuilt yet.
+    pub(crate) fn is_first(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl CallId {
     /// The Call ID at a position of a plan.
     pub fn derive(invocation: InvocationId, step: Step, round: Round, ordinal: u32) -> Self {

@@ -133,8 +133,9 @@ pub struct Tombstone {
 #[derive(Debug, Clone)]
 pub struct Commit {
     pub address: Address,
-    /// The version the decision was made on; `None` expects that nothing is stored, not even a stub or a tombstone.
-    pub expected: Option<Version>,
+    /// The version and head the decision was made on; `None` expects that nothing is stored, not even a stub or a tombstone.
+    /// The head tells a store that was cut back and has gone another way to the same version.
+    pub expected: Option<Basis>,
     /// The decision's time. The store refuses when its own clock is more than [`MAX_DECISION_AGE_MS`] past it.
     pub decided_at: Timestamp,
     pub events: Vec<EventRecord>,
@@ -150,6 +151,8 @@ pub struct Commit {
     /// Present for a version-0 stub (a Cancel that overtook its request), and only then: how many stubs the tenant may
     /// have in a shard.
     pub stub_quota: Option<u32>,
+    /// The commit of a rebuild: it expects a frozen invocation, clears the marker and raises the shard's epoch.
+    pub thaws: bool,
 }
 
 /// One ledger entry to merge.
@@ -213,6 +216,17 @@ pub trait Store: Send + Sync {
     /// Marks an invocation frozen, without a version change; a frozen one never expires. Does nothing if it already is,
     /// or if only its tombstone is left: a final end is never overruled.
     async fn freeze(&self, address: &Address, basis: Basis) -> Result<(), Error>;
+
+    /// Clears a frozen marker of which nothing had to be rebuilt, and raises the shard's epoch. Does nothing where there is
+    /// none. A new epoch is never one that a lost part of the store may have reached.
+    async fn thaw(&self, address: &Address) -> Result<(), Error>;
+
+    /// At most `limit` invocations of this shard that have been frozen for at least so long, longest first.
+    async fn frozen(&self, shard: Shard, older_than_ms: u64, limit: usize) -> Result<Vec<Address>, Error>;
+
+    /// Raises the shard's epoch if another server answers than last time (a restart, a failover): it may have lost commits.
+    /// Answers whether it was raised.
+    async fn fence(&self, shard: Shard) -> Result<bool, Error>;
 
     /// Writes `value` under `field` of the invocation's decision journal unless it is there; answers what is there now.
     /// Once a tombstone stands nothing is written any more, and `value` is answered as it came.

@@ -1,16 +1,17 @@
 //! Load → handle → commit, in one place for every service that commits. Nothing else writes an invocation.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use protocol::{
-    AcceptedDecision, Basis, Control, Digest, EffectKey, Event, Ignored, Input, Invocation, Judgement, Ledger,
-    LedgerEntry, Outgoing, Timestamp, Version, emit, handle_and_apply, needs, wants_whole_ledger,
+    AcceptedDecision, Basis, Control, EffectKey, Event, Ignored, Input, Invocation, Judgement, Outgoing, Timestamp,
+    Version, emit, handle_and_apply, needs, wants_whole_ledger,
 };
 
-use crate::convert::{index_entry, json, parse, record, timer_changes, write};
-use crate::remember::{Memory, Read};
-use crate::{Address, Commit, Committed, Entries, Error, Loaded, OutboxEntry, OutboxRef, Snapshot, Store, Tombstone};
+use crate::convert::{index_entry, json, record, timer_changes, write};
+use crate::loading::{Loading, decode};
+use crate::remember::Memory;
+use crate::{Address, Commit, Committed, Entries, Error, OutboxEntry, OutboxRef, Snapshot, Store, Tombstone};
 
 /// Turns a message of the protocol into what the outbox keeps and the relay publishes.
 pub trait Encode: Send + Sync {
@@ -68,19 +69,6 @@ pub enum DecideError {
     /// A bug: the core refused its own decision.
     #[error("the protocol contradicts itself: {0}")]
     Bug(String),
-}
-
-/// An invocation as loaded, ready to decide on.
-pub(crate) struct Loading {
-    pub(crate) state: Invocation,
-    pub(crate) now: Timestamp,
-    pub(crate) expected: Option<Version>,
-    pub(crate) frozen: bool,
-    pub(crate) tombstone: Option<Tombstone>,
-    /// When it was read, for whoever remembers.
-    pub(crate) read: Option<Read>,
-    /// Hashes of its newest events, as far as they are known.
-    pub(crate) hashes: VecDeque<(Version, Digest)>,
 }
 
 impl Decider {
@@ -255,13 +243,7 @@ impl Decider {
         let Draft { state, events, outcomes, stub } = draft;
         let is_stub = stub.is_some() && events.is_empty();
         let state = stub.filter(|_| is_stub).unwrap_or(state);
-        let outbox: Vec<OutboxEntry> = emit(&state, &events)
-            .iter()
-            .map(|outgoing| {
-                let bytes = self.encode.encode(outgoing, state.at).map_err(DecideError::Unencodable)?;
-                Ok(OutboxEntry { event_id: outgoing.event_id, bytes })
-            })
-            .collect::<Result<_, DecideError>>()?;
+        let outbox = self.outbox(&emit(&state, &events), state.at)?;
         let last = events.last().map(Event::basis);
         let commit = Commit {
             address: address.clone(),
@@ -275,6 +257,7 @@ impl Decider {
             index: index_entry(&state)?,
             request_digest: state.run.as_ref().map(|run| run.request_digest),
             stub_quota: is_stub.then_some(self.stub_quota),
+            thaws: false,
         };
         let committed = self.store.commit(&commit).await;
         let outbox = commit.outbox;
@@ -297,6 +280,15 @@ impl Decider {
             Committed::Frozen => Round::nothing(outcomes.iter().map(|_| Refusal::Ignored(Ignored::Frozen))),
             Committed::OverQuota => Round::nothing(outcomes.iter().map(|_| Refusal::OverQuota)),
         })
+    }
+
+    /// Messages as the outbox keeps them.
+    pub(crate) fn outbox(&self, messages: &[Outgoing], at: Timestamp) -> Result<Vec<OutboxEntry>, DecideError> {
+        let entry = |outgoing: &Outgoing| {
+            let bytes = self.encode.encode(outgoing, at).map_err(DecideError::Unencodable)?;
+            Ok(OutboxEntry { event_id: outgoing.event_id, bytes })
+        };
+        messages.iter().map(entry).collect()
     }
 
     async fn is_committed(&self, address: &Address, last: Option<Basis>) -> Result<bool, Error> {
@@ -375,24 +367,4 @@ fn stub(state: &Invocation, input: &Input) -> Option<Invocation> {
         }
         _ => None,
     }
-}
-
-fn decode(
-    address: &Address,
-    loaded: Loaded,
-    asked: Option<BTreeSet<EffectKey>>,
-    hash_at: Option<Version>,
-) -> Result<Loading, Error> {
-    let expected = loaded.snapshot.as_ref().map(|snapshot| snapshot.version);
-    let mut state: Invocation = match &loaded.snapshot {
-        Some(snapshot) => parse(&snapshot.bytes)?,
-        None => Invocation::absent(address.tenant.clone(), address.id),
-    };
-    let entries = loaded.entries.iter().map(|(_, bytes)| parse(bytes)).collect::<Result<Vec<LedgerEntry>, _>>()?;
-    // Nothing is stored: the ledger is complete and empty, whatever was asked for.
-    state.ledger = if state.run.is_none() { Ledger::default() } else { Ledger::loaded(entries, asked) };
-    state.epoch = loaded.epoch;
-    state.hash_at = hash_at.zip(loaded.hash_at);
-    let (frozen, tombstone) = (loaded.frozen.is_some(), loaded.tombstone);
-    Ok(Loading { state, now: loaded.now, expected, frozen, tombstone, read: None, hashes: VecDeque::new() })
 }

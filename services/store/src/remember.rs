@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{Digest, Event, Input, Invocation, Timestamp, Version};
+use protocol::{Basis, Digest, Event, Input, Invocation, Timestamp, Version};
 
 use crate::Address;
-use crate::decide::{Decider, Loading, all_needs};
+use crate::decide::{Decider, all_needs};
+use crate::loading::Loading;
 use crate::recent::Recent;
 use crate::stats::count;
 
@@ -65,7 +66,7 @@ impl Decider {
             return None;
         }
         let now = read.store.plus_ms(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
-        let expected = Some(state.version);
+        let expected = Some(Basis { version: state.version, hash: state.head });
         Some(Loading { state, now, expected, frozen: false, tombstone: None, read: Some(read), hashes })
     }
 

@@ -6,7 +6,7 @@ use crate::{Commit, Error};
 
 /// Refuses a commit that is not well formed; see [`Commit`].
 pub(crate) fn check(commit: &Commit) -> Result<(), Error> {
-    let mut last = commit.expected.unwrap_or_default();
+    let mut last = commit.expected.unwrap_or_default().version;
     let refuse = |why: String| Err(Error::Refused(format!("{}: {why}", commit.address.id)));
     if commit.events.is_empty() {
         let stub = commit.expected.is_none() && commit.stub_quota.is_some();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use chassis::Failure;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
-use protocol::Input;
+use protocol::{ClaimRefusal, Event, Ignored, Input, grants_claim};
 use store::{Address, Decided, OutboxEntry, OutboxRef, Refusal};
 
 /// The most claims that one commit carries.
@@ -131,11 +131,19 @@ async fn hold(decide: Decide, address: Address, seats: Arc<Seats>, before: Optio
     let (outcomes, published_by) = match decided {
         Err(failure) => (Err(failure), None),
         Ok(Decided { outcomes, outbox, conflicts }) => {
-            let outcomes = outcomes.into_iter().map(|outcome| outcome.map(|_| ()));
+            let outcomes = outcomes.into_iter().map(|outcome| outcome.and_then(|events| granted(&events)));
             (Ok(numbers.into_iter().zip(outcomes).collect()), Some((outbox, conflicts)))
         }
     };
     Arc::new(Done { outcomes, published_by: Mutex::new(published_by) })
+}
+
+/// A claim that only records what the store may have lost starts nothing.
+fn granted(events: &[Event]) -> Result<(), Refusal> {
+    match grants_claim(events) {
+        true => Ok(()),
+        false => Err(Refusal::Ignored(Ignored::Claim(ClaimRefusal::StaleEpoch))),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -93,11 +93,6 @@ impl ExecutorHandler {
         started: Duration,
     ) -> Result<Option<AttemptOutcome>, Failure> {
         let (invocation, now) = self.decider.peek(address).await.map_err(store_failure)?;
-        if dispatch.epoch < invocation.epoch {
-            // The call timer releases it again, under the epoch that counts.
-            self.ignored("stale_epoch");
-            return Ok(None);
-        }
         if may_start_read(&invocation, dispatch, now).is_err() {
             // The core says why with the basis at hand: a store that lost this dispatch's commit is frozen there, and
             // a read that may not start is never granted a claim.

@@ -136,7 +136,7 @@ impl Words {
             Fact::ClarificationGiven { actor, answer } => {
                 format!("{} answers: {}", name(&actor.0), render::value(answer, SHORT))
             }
-            Fact::WaveReleased { wave, calls } => format!("wave {}: {}", wave + 1, self.calls(calls)),
+            Fact::WaveReleased { wave, calls, .. } => format!("wave {}: {}", wave + 1, self.calls(calls)),
             Fact::CallReleased { call_id, attempt, .. } => format!("{} again, attempt {attempt}", self.call(call_id)),
             Fact::CallClaimed { call_id, attempt, .. } => format!("{} claimed, attempt {attempt}", self.call(call_id)),
             Fact::AttemptFailed { call_id, attempt, error, .. } => {

@@ -109,6 +109,19 @@ impl Store for SimStore {
         self.inner.freeze(address, basis).await
     }
 
+    async fn thaw(&self, address: &Address) -> Result<(), Error> {
+        self.point().await;
+        self.inner.thaw(address).await
+    }
+
+    async fn frozen(&self, shard: Shard, older_than_ms: u64, limit: usize) -> Result<Vec<Address>, Error> {
+        self.inner.frozen(shard, older_than_ms, limit).await
+    }
+
+    async fn fence(&self, shard: Shard) -> Result<bool, Error> {
+        self.inner.fence(shard).await
+    }
+
     async fn journal(&self, address: &Address, field: &str, value: &[u8]) -> Result<Vec<u8>, Error> {
         self.point().await;
         let stored = self.inner.journal(address, field, value).await?;

@@ -94,18 +94,18 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             run.answers.push(answer_digest(actor, answer));
             Ok(())
         }
-        Fact::WaveReleased { calls, .. } => {
+        Fact::WaveReleased { calls, epoch, .. } => {
             for call_id in calls {
                 let call = call(state, *call_id).ok_or(impossible("no such call"))?;
                 call.attempt = AttemptNumber(1);
-                call.stage = Stage::Released { at };
+                call.stage = Stage::Released { at, epoch: *epoch };
             }
             Ok(())
         }
-        Fact::CallReleased { call_id, attempt, why } => {
+        Fact::CallReleased { call_id, attempt, why, epoch } => {
             let call = call(state, *call_id).ok_or(impossible("no such call"))?;
             call.attempt = *attempt;
-            call.stage = Stage::Released { at };
+            call.stage = Stage::Released { at, epoch: *epoch };
             let run_again = match why {
                 // It takes the place of an attempt that never started, and never will: its claim is superseded.
                 crate::ReleaseReason::Unclaimed => {

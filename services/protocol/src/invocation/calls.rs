@@ -1,98 +1,12 @@
 //! Calls of the current plan: waves, claims, retries, timers, and the stop that revokes the lease (M8, M11, M21).
 
+use super::claims::{strand, stranded};
 use super::draft::Draft;
-use super::{Cancelling, Claim, Execution, Ignored, Invocation, Phase, Stage, Suspension, effects, turn};
+use super::{Cancelling, Claim, Execution, Ignored, Phase, Stage, effects, turn};
 use crate::{
-    Actor, AttemptId, CallError, CallId, CallOutcome, EffectStatus, ErrorClass, Fact, MAX_BATCH_CALLS, ReleaseReason,
-    TerminalReason, Timestamp, ToolCallDispatched, backoff_ms,
+    Actor, CallError, CallId, CallOutcome, EffectStatus, ErrorClass, Fact, MAX_BATCH_CALLS, ReleaseReason,
+    TerminalReason, backoff_ms,
 };
-
-/// Why an attempt may not start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimRefusal {
-    #[error("the call is settled")]
-    Settled,
-    #[error("another attempt or another turn is current")]
-    Superseded,
-    #[error("a live attempt holds it")]
-    Held,
-    /// Nobody can hold this attempt any more: it is to be reported as unknown, and nothing is sent.
-    #[error("its lease has run out")]
-    Expired,
-    #[error("the lease is revoked")]
-    Revoked,
-}
-
-impl ClaimRefusal {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Settled => "claim_settled",
-            Self::Superseded => "claim_superseded",
-            Self::Held => "claim_held",
-            Self::Expired => "claim_expired",
-            Self::Revoked => "claim_revoked",
-        }
-    }
-}
-
-/// Whether the dispatched attempt may start now. Claims and reads ask the same question.
-fn may_start(invocation: &Invocation, dispatch: &ToolCallDispatched, now: Timestamp) -> Result<(), ClaimRefusal> {
-    let execution = match invocation.phase() {
-        Some(Phase::Executing(execution) | Phase::Suspended(Suspension::Operator(execution))) => execution,
-        Some(Phase::Deciding(_) | Phase::Suspended(Suspension::Approval(_) | Suspension::Clarification(_))) => {
-            return Err(ClaimRefusal::Superseded);
-        }
-        Some(Phase::Cancelling(_) | Phase::Ended(_)) | None => return Err(ClaimRefusal::Revoked),
-    };
-    let Some((_, state)) = execution.call(dispatch.call_id) else {
-        return Err(ClaimRefusal::Superseded);
-    };
-    match &state.stage {
-        Stage::Settled(_) => Err(ClaimRefusal::Settled),
-        Stage::Released { .. } if state.attempt == dispatch.attempt => {
-            let over = invocation.run.as_ref().and_then(|run| run.ends_at()).is_some_and(|end| now >= end);
-            if over { Err(ClaimRefusal::Revoked) } else { Ok(()) }
-        }
-        Stage::Claimed(claim) if state.attempt == dispatch.attempt => match now <= claim.lease_until {
-            true => Err(ClaimRefusal::Held),
-            false => Err(ClaimRefusal::Expired),
-        },
-        Stage::Waiting
-        | Stage::Released { .. }
-        | Stage::Claimed(_)
-        | Stage::Backoff { .. }
-        | Stage::Unknown(_)
-        | Stage::Unanswerable { .. } => Err(ClaimRefusal::Superseded),
-    }
-}
-
-/// Whether a read's attempt may start, or may go on: reads check the lease instead of committing a claim.
-pub fn may_start_read(
-    invocation: &Invocation,
-    dispatch: &ToolCallDispatched,
-    now: Timestamp,
-) -> Result<(), ClaimRefusal> {
-    may_start(invocation, dispatch, now)
-}
-
-pub(super) fn claim(draft: &mut Draft, dispatch: &ToolCallDispatched) -> Result<(), Ignored> {
-    if draft.state.run.is_none() {
-        return Err(Ignored::UnknownInvocation);
-    }
-    may_start(&draft.state, dispatch, draft.now).map_err(Ignored::Claim)?;
-    let superseded = Ignored::Claim(ClaimRefusal::Superseded);
-    let planned = draft.state.execution().and_then(|execution| execution.call(dispatch.call_id));
-    let (planned, _) = planned.ok_or(superseded.clone())?;
-    let effect = planned.effect.as_ref().ok_or(superseded)?;
-    let fact = Fact::CallClaimed {
-        call_id: planned.call_id,
-        attempt: dispatch.attempt,
-        attempt_id: AttemptId::derive(planned.call_id, dispatch.attempt),
-        effect_key: effect.key.clone(),
-        lease_until: draft.now.plus_ms(planned.contract.timeout_ms),
-    };
-    draft.push(fact)
-}
 
 /// Goes on as far as the state lets it: releases the next wave, commits the turn, or hands over to a person.
 pub(super) fn advance(draft: &mut Draft) -> Result<(), Ignored> {
@@ -143,7 +57,7 @@ fn release_wave(draft: &mut Draft, wave: u32) -> Result<(), Ignored> {
         draft.push(Fact::CallSettled { call_id, outcome, by: None })?;
     }
     if !released.is_empty() {
-        draft.push(Fact::WaveReleased { wave, calls: released })?;
+        draft.push(Fact::WaveReleased { wave, calls: released, epoch: draft.state.epoch })?;
     }
     Ok(())
 }
@@ -178,7 +92,7 @@ fn retry(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> {
         let outcome = failed(error.clone(), state.attempt.0, planned.effect.is_some());
         return draft.push(Fact::CallSettled { call_id, outcome, by: None });
     }
-    draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::Retry })
+    draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::Retry, epoch: draft.state.epoch })
 }
 
 /// The outcome of a call whose attempts did nothing for certain.
@@ -285,6 +199,7 @@ pub(super) fn time_is_over(draft: &mut Draft) -> Result<(), Ignored> {
 
 /// Settles every call that has not started; a read in flight is as good as not started, since it changes nothing.
 fn cancel_unstarted(draft: &mut Draft) -> Result<(), Ignored> {
+    stranded(&draft.state).into_iter().try_for_each(|call_id| strand(draft, call_id))?;
     let Some(execution) = draft.state.execution() else {
         return Ok(());
     };
@@ -344,9 +259,13 @@ fn unclaimed(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> {
     let Some((_, state)) = draft.state.execution().and_then(|execution| execution.call(call_id)) else {
         return Err(Ignored::Stale);
     };
+    if stranded(&draft.state).contains(&call_id) {
+        return strand(draft, call_id);
+    }
     if state.unclaimed < run.timing.max_rereleases && matches!(run.phase, Phase::Executing(_)) {
         let attempt = state.attempt.next();
-        return draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::Unclaimed });
+        let epoch = draft.state.epoch;
+        return draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::Unclaimed, epoch });
     }
     let error = CallError::new(ErrorClass::Unavailable, "no executor started this call");
     let outcome = failed(error, state.attempt.0, true);

@@ -27,6 +27,16 @@ impl Draft {
         Ok(())
     }
 
+    /// Draws a fact again that was lost; whether this state takes it.
+    pub(super) fn take_over(&mut self, fact: &Fact) -> bool {
+        let before = self.state.clone();
+        let taken = self.push(fact.clone()).is_ok();
+        if !taken {
+            self.state = before;
+        }
+        taken
+    }
+
     pub(super) fn finish(self) -> (Vec<Event>, Invocation) {
         (self.events, self.state)
     }

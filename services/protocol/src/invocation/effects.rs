@@ -259,7 +259,8 @@ fn after_not_applied(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> 
     match run.phase {
         Phase::Executing(_) if room => {
             let attempt = state.attempt.next();
-            return draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::NotApplied });
+            let epoch = draft.state.epoch;
+            return draft.push(Fact::CallReleased { call_id, attempt, why: ReleaseReason::NotApplied, epoch });
         }
         // Ended runs only keep the ledger.
         Phase::Ended(_) | Phase::Deciding(_) => return Ok(()),

@@ -140,7 +140,10 @@ impl Emission<'_> {
         let Some((planned, state)) = execution.call(call_id) else {
             return;
         };
-        if state.attempt != attempt || !matches!(state.stage, Stage::Released { .. }) {
+        let Stage::Released { epoch, .. } = state.stage else {
+            return;
+        };
+        if state.attempt != attempt {
             return;
         }
         let message = ToolCallDispatched {
@@ -151,7 +154,7 @@ impl Emission<'_> {
             tool: planned.tool.clone(),
             arguments: planned.arguments.clone(),
             effect: planned.effect.clone(),
-            epoch: self.invocation.epoch,
+            epoch,
             timeout_ms: planned.contract.timeout_ms,
         };
         self.say(basis, ordinal.saturating_add(1), Message::ToolCallDispatched(Box::new(message)));

@@ -1,7 +1,8 @@
 //! `handle`: the table of phases and inputs. Every input is answered with events, or with the reason why there are
 //! none.
 
-use super::calls::{self, ClaimRefusal};
+use super::calls;
+use super::claims::{self, ClaimRefusal};
 use super::draft::Draft;
 use super::{IllegalTransition, Invocation, Phase, TimerName, admission, effects, suspend, turn};
 use crate::{
@@ -166,7 +167,7 @@ pub fn handle_and_apply(
         Input::Verdict(verdict) => turn::verdict(&mut draft, verdict)?,
         Input::CallSettled(settled) => effects::settled(&mut draft, settled)?,
         Input::EffectAnswered(answered) => effects::answered(&mut draft, answered)?,
-        Input::ClaimRequested(dispatch) => calls::claim(&mut draft, dispatch)?,
+        Input::ClaimRequested(dispatch) => claims::claim(&mut draft, dispatch)?,
         Input::TimerFired(name) => timer(&mut draft, *name)?,
     }
     Ok(draft.finish())

@@ -3,11 +3,13 @@
 mod admission;
 mod apply;
 mod calls;
+mod claims;
 mod draft;
 mod effects;
 mod emit;
 mod handle;
 mod needs;
+mod rebuild;
 mod state;
 mod suspend;
 mod timers;
@@ -17,9 +19,10 @@ mod turn;
 mod tests;
 
 pub use apply::{IllegalTransition, apply};
-pub use calls::{ClaimRefusal, may_start_read};
+pub use claims::{ClaimRefusal, grants_claim, may_start_read};
 pub use emit::{emit, wants_whole_ledger};
 pub use handle::{Ignored, Input, Requested, handle, handle_and_apply};
 pub use needs::{Needs, needs};
+pub use rebuild::{Rebuilt, is_awaited, rebuild};
 pub use state::*;
 pub use timers::{Timer, TimerName, timers};

@@ -160,6 +160,9 @@ pub enum Stage {
     /// Dispatched; an effect is not claimed yet, a read may be running.
     Released {
         at: Timestamp,
+        /// Where it is older than the shard's, the store may have lost the claim.
+        #[serde(default)]
+        epoch: Epoch,
     },
     /// An effect's attempt may be at its owner.
     Claimed(Claim),

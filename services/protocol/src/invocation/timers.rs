@@ -93,7 +93,7 @@ pub fn timers(invocation: &Invocation) -> Vec<Timer> {
     for (planned, state) in execution.plan.calls.iter().zip(&execution.calls) {
         let timeout = planned.contract.timeout_ms;
         let due = match &state.stage {
-            Stage::Released { at } => Some(at.plus_ms(timeout).plus_ms(slack)),
+            Stage::Released { at, .. } => Some(at.plus_ms(timeout).plus_ms(slack)),
             Stage::Backoff { due, .. } if !over => Some(*due),
             Stage::Claimed(claim) => Some(claim.lease_until.plus_ms(timeout).plus_ms(slack)),
             Stage::Unknown(unknown) => {

@@ -1,6 +1,6 @@
 //! The one atomic change, in memory: every check first, then every write.
 
-use protocol::{Timestamp, Version};
+use protocol::{Basis, Timestamp, Version};
 
 use super::MemoryStore;
 use super::state::{self, Invocation};
@@ -38,6 +38,9 @@ impl MemoryStore {
                 None => shard.timers.remove(&key),
             };
         }
+        if commit.thaws {
+            shard.raise_epoch(now);
+        }
         shard.delete_outbox(&self.inner.acknowledged.take(number, PER_COMMIT));
         let ids = commit.outbox.iter().map(|entry| shard.add_outbox(now, entry.clone()));
         let refs = ids.map(|id| state::outbox_ref(number, id)).collect();
@@ -53,14 +56,16 @@ fn refusal(
     now: Timestamp,
     stubs: u32,
 ) -> Result<Option<Committed>, Error> {
-    let version = invocation.and_then(|it| it.snapshot.as_ref()).map(|snapshot| snapshot.version);
+    let snapshot = invocation.and_then(|it| it.snapshot.as_ref());
+    let stored = snapshot.map(|snapshot| Basis { version: snapshot.version, hash: snapshot.head });
+    let frozen = invocation.is_some_and(|it| it.frozen.is_some());
     if invocation.is_some_and(|it| it.tombstone.is_some()) {
         return Ok(Some(Committed::Conflict));
     }
-    if invocation.is_some_and(|it| it.frozen.is_some()) {
+    if frozen && !commit.thaws {
         return Ok(Some(Committed::Frozen));
     }
-    if version != commit.expected || now.ms_since(commit.decided_at) > MAX_DECISION_AGE_MS {
+    if stored != commit.expected || frozen != commit.thaws || now.ms_since(commit.decided_at) > MAX_DECISION_AGE_MS {
         return Ok(Some(Committed::Conflict));
     }
     if commit.stub_quota.is_some_and(|quota| stubs >= quota) {
@@ -76,6 +81,7 @@ fn refusal(
 }
 
 fn write(invocation: &mut Invocation, commit: &Commit, now: Timestamp) {
+    invocation.frozen = None;
     invocation.snapshot = Some(commit.snapshot.clone());
     invocation.request_digest = commit.request_digest.or(invocation.request_digest);
     invocation.events.extend(commit.events.iter().map(EventRecord::clone));

@@ -6,6 +6,7 @@ mod read;
 mod retention;
 mod state;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -34,7 +35,13 @@ struct Inner {
     state: Mutex<State>,
     acknowledged: Acknowledged,
     stats: Stats,
+    /// Survives what the state does not.
+    incarnation: AtomicU64,
 }
+
+/// Everything that a store held at one moment.
+#[derive(Debug, Clone)]
+pub struct Image(State);
 
 impl MemoryStore {
     /// An empty store with so many shards (at least 1), which takes its time from `clock`.
@@ -42,14 +49,28 @@ impl MemoryStore {
         let shards = shards.max(1);
         let state = Mutex::new(State::new(shards));
         let (acknowledged, stats) = (Acknowledged::new(shards), Stats::default());
-        Self { inner: Arc::new(Inner { shards, clock, state, acknowledged, stats }) }
+        let incarnation = AtomicU64::new(0);
+        Self { inner: Arc::new(Inner { shards, clock, state, acknowledged, stats, incarnation }) }
     }
 
     /// Raises a shard's epoch, as a rebuild does.
     pub fn raise_epoch(&self, shard: Shard) {
+        let now = self.time();
         if let Ok(shard) = self.state().shard_mut(shard) {
-            shard.epoch = shard.epoch.next();
+            shard.raise_epoch(now);
         }
+    }
+
+    /// All that is stored now, for [`MemoryStore::cut_back`].
+    pub fn image(&self) -> Image {
+        Image(self.state().clone())
+    }
+
+    /// Loses everything since `image`, as a failover or a power loss may: another server answers from now on.
+    pub fn cut_back(&self, image: &Image) {
+        *self.state() = image.0.clone();
+        self.lose_acknowledged();
+        self.inner.incarnation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Forgets which outbox entries were acknowledged, as a crash of the process that published them does.
@@ -115,6 +136,41 @@ impl Store for MemoryStore {
             invocation.frozen.get_or_insert((basis, now));
         }
         Ok(())
+    }
+
+    async fn thaw(&self, address: &Address) -> Result<(), Error> {
+        let now = self.time();
+        let mut state = self.state();
+        let Some(invocation) = state.invocations.get_mut(address).filter(|it| it.frozen.is_some()) else {
+            return Ok(());
+        };
+        invocation.frozen = None;
+        state.shard_mut(self.shard_of(address))?.raise_epoch(now);
+        Ok(())
+    }
+
+    async fn frozen(&self, shard: Shard, older_than_ms: u64, limit: usize) -> Result<Vec<Address>, Error> {
+        let (now, state) = (self.time(), self.state());
+        state.shard(shard)?;
+        let frozen = state.invocations.iter().filter_map(|(address, it)| Some((it.frozen?.1, address.clone())));
+        let old = |(since, address): &(Timestamp, Address)| {
+            self.shard_of(address) == shard && now >= since.plus_ms(older_than_ms)
+        };
+        let mut frozen: Vec<_> = frozen.filter(old).collect();
+        frozen.sort();
+        Ok(frozen.into_iter().take(limit).map(|(_, address)| address).collect())
+    }
+
+    async fn fence(&self, shard: Shard) -> Result<bool, Error> {
+        let (now, incarnation) = (self.time(), self.inner.incarnation.load(Ordering::Relaxed));
+        let mut state = self.state();
+        let shard = state.shard_mut(shard)?;
+        let known = shard.server.replace(incarnation);
+        let raised = known.is_some_and(|known| known != incarnation);
+        if raised {
+            shard.raise_epoch(now);
+        }
+        Ok(raised)
     }
 
     async fn journal(&self, address: &Address, field: &str, value: &[u8]) -> Result<Vec<u8>, Error> {

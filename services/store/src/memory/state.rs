@@ -9,14 +9,14 @@ use crate::{
     Tombstone,
 };
 
-#[derive(Debug)]
-pub(super) struct State {
-    pub invocations: BTreeMap<Address, Invocation>,
+#[derive(Debug, Clone)]
+pub struct State {
+    pub(super) invocations: BTreeMap<Address, Invocation>,
     shards: Vec<ShardState>,
 }
 
 /// All that is kept of one invocation. Without a snapshot and a tombstone it is unknown.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Invocation {
     pub snapshot: Option<Snapshot>,
     pub request_digest: Option<Digest>,
@@ -32,9 +32,11 @@ pub(super) struct Invocation {
     pub evidence_since: Option<Timestamp>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ShardState {
     pub epoch: Epoch,
+    /// Which incarnation of the store answered last.
+    pub server: Option<u64>,
     pub cluster_id: Option<String>,
     pub outbox: BTreeMap<(u64, u64), OutboxEntry>,
     last_outbox_id: (u64, u64),
@@ -93,6 +95,12 @@ impl ShardState {
         self.last_outbox_id = id;
         self.outbox.insert(id, entry);
         id
+    }
+
+    /// Past every epoch that a lost part of this shard may have reached.
+    pub fn raise_epoch(&mut self, now: Timestamp) {
+        let seconds = u64::try_from(now.0 / 1_000).unwrap_or(0);
+        self.epoch = self.epoch.next().max(Epoch(seconds));
     }
 
     pub fn delete_outbox(&mut self, ids: &[String]) {

@@ -41,11 +41,12 @@ impl RedisStore {
             of_shard.ended,
             of_shard.evidence,
             of_shard.meta,
+            of_shard.frozen,
         ];
         let optional = |value: Option<String>| value.unwrap_or_default();
         let mut call = Call::new(&script::COMMIT, keys)
             .made(of_it.member)
-            .made(optional(commit.expected.map(|version| version.to_string())))
+            .made(optional(commit.expected.map(|basis| basis.version.to_string())))
             .number(commit.decided_at)
             .number(MAX_DECISION_AGE_MS)
             .number(commit.snapshot.version)
@@ -60,7 +61,9 @@ impl RedisStore {
             .number(commit.entries.len())
             .number(commit.timers.len())
             .number(commit.outbox.len())
-            .number(acknowledged.len());
+            .number(acknowledged.len())
+            .made(commit.expected.map(|basis| basis.hash.0.to_vec()).unwrap_or_default())
+            .text(if commit.thaws { "1" } else { "" });
         for event in &commit.events {
             call = call.made([&event.hash.0, event.bytes.as_slice()].concat());
         }

@@ -38,7 +38,9 @@ pub(super) struct ShardKeys {
     pub ended: String,
     /// Sorted set: tombstones by their end, stubs by the time they were stored.
     pub evidence: String,
-    /// Hash: epoch, Kafka cluster ID, and a count of stubs for each tenant that has some.
+    /// Sorted set: frozen invocations by the time since when they are.
+    pub frozen: String,
+    /// Hash: epoch, run ID of the server, Kafka cluster ID, and a count of stubs for each tenant that has some.
     pub meta: String,
 }
 
@@ -76,6 +78,7 @@ impl Keys {
             members: format!("{tag}:members"),
             ended: format!("{tag}:ended"),
             evidence: format!("{tag}:evidence"),
+            frozen: format!("{tag}:frozen"),
             meta: format!("{tag}:meta"),
         }
     }
@@ -118,6 +121,7 @@ mod tests {
                 of_shard.members,
                 of_shard.ended,
                 of_shard.evidence,
+                of_shard.frozen,
                 of_shard.meta,
                 keys.lease(shard, "re{l}ay"),
             ];

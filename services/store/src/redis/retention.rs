@@ -39,20 +39,21 @@ impl RedisStore {
 
     pub(super) async fn expire_some(&self, shard: Shard, retention: &Retention, limit: usize) -> Result<usize, Error> {
         let keys = self.keys.shard(shard);
-        let ended = self.expirable(keys.ended, retention.runs_ms, limit).await?;
+        let ended = self.old_members(keys.ended, retention.runs_ms, limit).await?;
         let buried = ended.iter().map(|address| self.expire_run(address, retention.runs_ms));
         let runs: usize = futures::future::try_join_all(buried).await?.into_iter().sum();
-        let old = self.expirable(keys.evidence, retention.evidence_ms, limit - runs).await?;
+        let old = self.old_members(keys.evidence, retention.evidence_ms, limit - runs).await?;
         let forgotten = old.iter().map(|address| self.expire_evidence(address, retention.evidence_ms));
         let evidence: usize = futures::future::try_join_all(forgotten).await?.into_iter().sum();
         Ok(runs + evidence)
     }
 
-    async fn expirable(&self, list: String, keep_ms: u64, limit: usize) -> Result<Vec<Address>, Error> {
+    /// The members of a list that are in it for at least so long, oldest first.
+    pub(super) async fn old_members(&self, list: String, age_ms: u64, limit: usize) -> Result<Vec<Address>, Error> {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let call = Call::new(&script::EXPIRABLE, [list]).number(keep_ms).number(limit);
+        let call = Call::new(&script::EXPIRABLE, [list]).number(age_ms).number(limit);
         let members: Vec<String> = self.run(call).await?;
         members.iter().map(|member| known(address::read(member), "an address", member)).collect()
     }

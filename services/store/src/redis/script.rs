@@ -28,6 +28,8 @@ macro_rules! scripts {
 scripts! {
     COMMIT = "commit.lua";
     LOAD = "load.lua";
+    THAW = "thaw.lua";
+    FENCE = "fence.lua";
     FREEZE = "freeze.lua";
     JOURNAL = "journal.lua";
     LEASE = "lease.lua";
@@ -113,6 +115,8 @@ mod tests {
         let scripts = [
             &COMMIT,
             &LOAD,
+            &THAW,
+            &FENCE,
             &FREEZE,
             &JOURNAL,
             &LEASE,
@@ -128,7 +132,7 @@ mod tests {
             assert!(script.text.starts_with("#!lua"), "{}", script.text);
             for call in script.text.split("redis.call('").skip(1) {
                 let (name, rest) = call.split_once('\'').unwrap();
-                assert!(name == "TIME" || rest.starts_with(", KEYS["), "{name}{rest}");
+                assert!(name == "TIME" || name == "INFO" || rest.starts_with(", KEYS["), "{name}{rest}");
             }
         }
     }

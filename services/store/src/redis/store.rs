@@ -97,8 +97,24 @@ impl Store for RedisStore {
     async fn freeze(&self, address: &Address, basis: Basis) -> Result<(), Error> {
         let of_it = self.keys.invocation(address);
         let of_shard = self.keys.shard(self.keys.shard_of(address));
-        let call = Call::new(&script::FREEZE, [of_it.invocation, of_shard.ended, of_shard.evidence]);
+        let keys = [of_it.invocation, of_shard.ended, of_shard.evidence, of_shard.frozen];
+        let call = Call::new(&script::FREEZE, keys);
         self.run(call.made(of_it.member).made(format!("{}:{}", basis.version, basis.hash))).await
+    }
+
+    async fn thaw(&self, address: &Address) -> Result<(), Error> {
+        let of_it = self.keys.invocation(address);
+        let of_shard = self.keys.shard(self.keys.shard_of(address));
+        let keys = [of_it.invocation, of_shard.frozen, of_shard.ended, of_shard.evidence, of_shard.meta];
+        self.run(Call::new(&script::THAW, keys).made(of_it.member)).await
+    }
+
+    async fn frozen(&self, shard: Shard, older_than_ms: u64, limit: usize) -> Result<Vec<Address>, Error> {
+        self.old_members(self.keys.shard(shard).frozen, older_than_ms, limit).await
+    }
+
+    async fn fence(&self, shard: Shard) -> Result<bool, Error> {
+        self.run(Call::new(&script::FENCE, [self.keys.shard(shard).meta])).await
     }
 
     async fn journal(&self, address: &Address, field: &str, value: &[u8]) -> Result<Vec<u8>, Error> {

@@ -137,6 +137,7 @@ async fn make(system: &mut System, call: Call) {
             }
         }
         Call::Freeze(address, basis) => store.freeze(&address, basis).await.unwrap(),
+        Call::Thaw(address) => store.thaw(&address).await.unwrap(),
         Call::Journal { address, value, answer } => {
             assert_eq!(store.journal(&address, "decision", &value).await.unwrap(), answer);
         }
@@ -176,6 +177,9 @@ async fn compare_run(store: &dyn Store, address: &Address, run: &Run) {
 }
 
 async fn compare_shard(store: &dyn Store, shard: Shard, model: &Model) {
+    let frozen: BTreeSet<_> = store.frozen(shard, 0, ALL).await.unwrap().into_iter().collect();
+    let runs = model.runs.iter().filter(|(address, run)| shard_of(address, SHARDS) == shard && run.frozen.is_some());
+    assert_eq!(frozen, runs.map(|(address, _)| address.clone()).collect());
     let due = store.due_timers(shard, ALL).await.unwrap();
     assert_eq!(due.into_iter().map(|timer| (timer.address, timer.name)).collect::<BTreeSet<_>>(), model.due(shard));
     let pending = store.pending_outbox(shard, 0, ALL).await.unwrap();

@@ -2,6 +2,7 @@
 //! show. The real Redis is started here, from PATH; a machine without `redis-server` fails these tests.
 
 mod faults;
+mod frozen;
 mod machine;
 mod model;
 mod named;

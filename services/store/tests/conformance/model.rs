@@ -30,6 +30,7 @@ pub enum Outcome {
 pub enum Call {
     Commit { commit: Box<Commit>, stale: bool, outcome: Outcome },
     Freeze(Address, Basis),
+    Thaw(Address),
     Journal { address: Address, value: Vec<u8>, answer: Vec<u8> },
     DropTimer { address: Address, name: String, due: i64 },
     Acknowledge(Vec<EventId>),
@@ -57,6 +58,15 @@ pub struct Run {
     pub entries: BTreeMap<String, (bool, Vec<u8>)>,
     pub events: Vec<EventRecord>,
     pub journal: Option<Vec<u8>>,
+}
+
+impl Run {
+    /// What a commit on it must expect.
+    fn stored(&self) -> Option<Basis> {
+        let snapshot = &self.snapshot;
+        let basis = Basis { version: snapshot.version, hash: snapshot.head };
+        matches!(self.life, Life::Stub | Life::Live).then_some(basis)
+    }
 }
 
 impl Default for Run {
@@ -123,6 +133,12 @@ impl Model {
                 }
                 Call::Freeze(address(who), basis(9))
             }
+            Step::Thaw(who) => {
+                if let Some(run) = self.runs.get_mut(&address(who)) {
+                    run.frozen = None;
+                }
+                Call::Thaw(address(who))
+            }
             Step::Journal(who, value) => {
                 let run = self.runs.entry(address(who)).or_default();
                 let value = vec![0, *value];
@@ -174,15 +190,16 @@ impl Model {
     fn concrete(&mut self, wish: &Wish) -> Commit {
         let address = addresses()[wish.who].clone();
         let run = self.runs.get(&address).cloned().unwrap_or_default();
-        let stored = matches!(run.life, Life::Stub | Life::Live).then_some(run.snapshot.version);
+        let stored = run.stored();
         let expected = match (wish.expect, stored) {
-            (0..8, stored) => stored,
+            (0..7, stored) => stored,
+            (7, stored) => stored.map(|basis| Basis { hash: hash(0), ..basis }),
             (8, _) => None,
-            (9, stored) => stored.map(|version| Version(version.0.saturating_sub(1))),
-            (_, stored) => Some(stored.unwrap_or_default().next()),
+            (9, stored) => stored.map(|it| Basis { version: Version(it.version.0.saturating_sub(1)), ..it }),
+            (_, stored) => Some(stored.unwrap_or_default()).map(|it| Basis { version: it.version.next(), ..it }),
         };
         let is_stub = expected.is_none() && wish.events == 0;
-        let first = expected.unwrap_or_default().0 + 1;
+        let first = expected.unwrap_or_default().version.0 + 1;
         let count = if is_stub { 0 } else { wish.events.max(1) };
         let mut unique = || {
             self.serial += 1;
@@ -213,12 +230,13 @@ impl Model {
             index: IndexEntry { standing: wish.standing, summary: format!("run {}", unique()) },
             request_digest: wish.request.then(|| hash(unique())),
             stub_quota: is_stub.then_some(wish.quota),
+            thaws: if run.frozen.is_some() { wish.expect % 2 == 0 } else { wish.expect == 7 },
         }
     }
 
     fn outcome(&self, commit: &Commit, stale: bool) -> Outcome {
         let run = self.runs.get(&commit.address).cloned().unwrap_or_default();
-        let stored = matches!(run.life, Life::Stub | Life::Live).then_some(run.snapshot.version);
+        let stored = run.stored();
         let regresses = commit
             .entries
             .iter()
@@ -229,8 +247,8 @@ impl Model {
         });
         match () {
             () if run.life == Life::Tombstone => Outcome::Conflict,
-            () if run.frozen.is_some() => Outcome::Frozen,
-            () if stored != commit.expected || stale => Outcome::Conflict,
+            () if run.frozen.is_some() && !commit.thaws => Outcome::Frozen,
+            () if stored != commit.expected || stale || run.frozen.is_some() != commit.thaws => Outcome::Conflict,
             () if commit.stub_quota.is_some_and(|quota| stubs.count() >= quota as usize) => Outcome::OverQuota,
             () if regresses => Outcome::Refused,
             () => Outcome::Done,
@@ -240,6 +258,7 @@ impl Model {
     fn write(&mut self, commit: &Commit) {
         let shard = shard_of(&commit.address, SHARDS);
         let run = self.runs.entry(commit.address.clone()).or_default();
+        run.frozen = None;
         run.life = if commit.events.is_empty() { Life::Stub } else { Life::Live };
         run.snapshot = commit.snapshot.clone();
         run.index = commit.index.clone();

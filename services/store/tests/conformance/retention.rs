@@ -1,6 +1,6 @@
 //! What expires, what never does, and what an old request meets.
 
-use protocol::Version;
+use protocol::Basis;
 use turnwright_store::{Commit, Committed, Retention, Shard, Standing};
 
 use crate::support::{
@@ -77,7 +77,7 @@ fn a_tenant_may_have_only_so_many_stubs_and_admission_frees_one() {
         let second = stub(&here[1], now(store).await, 1);
         assert_eq!(store.commit(&second).await.unwrap(), Committed::OverQuota);
         assert_eq!(store.commit(&stub(&here[0], now(store).await, 9)).await.unwrap(), Committed::Conflict);
-        let admission = Commit { expected: Some(Version(0)), ..commit(&here[0], 0, now(store).await) };
+        let admission = Commit { expected: Some(Basis::default()), ..commit(&here[0], 0, now(store).await) };
         done(store, &admission).await;
         done(store, &stub(&here[1], now(store).await, 1)).await;
     });

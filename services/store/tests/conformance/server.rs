@@ -15,7 +15,7 @@ pub struct Server {
     process: Mutex<Child>,
     args: Vec<String>,
     pub port: u16,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Server {
@@ -39,7 +39,7 @@ impl Server {
             ["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string(), "--dir"].map(str::to_owned).to_vec();
         all.push(dir.path().to_str().expect("a temporary path is text").to_owned());
         all.extend(args.iter().map(|arg| (*arg).to_owned()));
-        let server = Self { process: Mutex::new(spawn(&all)), args: all, port, _dir: dir };
+        let server = Self { process: Mutex::new(spawn(&all)), args: all, port, dir };
         server.wait_ready().then_some(server)
     }
 
@@ -65,6 +65,29 @@ impl Server {
         *process = spawn(&self.args);
         drop(process);
         assert!(self.wait_ready(), "the server did not start again");
+    }
+
+    /// Bytes of the append-only log.
+    pub fn log_bytes(&self) -> u64 {
+        std::fs::metadata(self.log_file()).expect("the log file is there").len()
+    }
+
+    /// Kills the server, cuts its log off at that length, as a power loss may, and starts it again.
+    pub fn cut_back_and_restart(&self, bytes: u64) {
+        let mut process = self.process();
+        process.kill().expect("the server can be killed");
+        process.wait().expect("the server ends");
+        let file = std::fs::OpenOptions::new().write(true).open(self.log_file()).expect("the log file opens");
+        file.set_len(bytes).expect("the log file can be cut");
+        *process = spawn(&self.args);
+        drop(process);
+        assert!(self.wait_ready(), "the server did not start again");
+    }
+
+    fn log_file(&self) -> std::path::PathBuf {
+        let directory = self.dir.path().join("appendonlydir");
+        let files = std::fs::read_dir(directory).expect("the log's directory").map(|file| file.expect("a file").path());
+        files.into_iter().find(|file| file.to_string_lossy().contains(".incr.")).expect("the log file")
     }
 
     /// Whether the server came up; false when its process ended.

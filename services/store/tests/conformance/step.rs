@@ -10,6 +10,7 @@ use crate::model::{SHARDS, addresses};
 pub enum Step {
     Commit(Wish),
     Freeze(usize),
+    Thaw(usize),
     Journal(usize, u8),
     DropTimer(usize, u8, bool),
     Acknowledge(usize),
@@ -22,7 +23,7 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub struct Wish {
     pub who: usize,
-    /// 0 to 7: the right version; then none, one behind, one ahead.
+    /// 0 to 6: the right version; then the right one with another head, none, one behind, one ahead.
     pub expect: u8,
     pub stale: bool,
     pub events: u64,
@@ -39,6 +40,7 @@ pub fn step() -> BoxedStrategy<Step> {
     prop_oneof![
         16 => wish().prop_map(Step::Commit),
         1 => who.clone().prop_map(Step::Freeze),
+        1 => who.clone().prop_map(Step::Thaw),
         2 => (who.clone(), any::<u8>()).prop_map(|(who, value)| Step::Journal(who, value)),
         2 => (who, 0..3u8, any::<bool>()).prop_map(|(who, name, past)| Step::DropTimer(who, name, past)),
         2 => (1..4usize).prop_map(Step::Acknowledge),

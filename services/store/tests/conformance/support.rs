@@ -63,7 +63,7 @@ pub fn commit(address: &Address, version: u64, now: Timestamp) -> Commit {
     let next = Version(version + 1);
     Commit {
         address: address.clone(),
-        expected: (version > 0).then_some(Version(version)),
+        expected: (version > 0).then_some(Basis { version: Version(version), hash: hash(version) }),
         decided_at: now,
         events: vec![EventRecord { version: next, hash: hash(next.0), bytes: b"\0event\r\n\xff".to_vec() }],
         snapshot: Snapshot { version: next, head: hash(next.0), bytes: next.0.to_be_bytes().to_vec() },
@@ -73,6 +73,7 @@ pub fn commit(address: &Address, version: u64, now: Timestamp) -> Commit {
         index: index(Standing::Open),
         request_digest: None,
         stub_quota: None,
+        thaws: false,
     }
 }
 

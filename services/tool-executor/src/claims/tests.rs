@@ -25,7 +25,7 @@ fn desk(gates: Vec<oneshot::Receiver<()>>) -> (Arc<Gate>, ClaimDesk) {
             if let Some(waiting) = waiting {
                 waiting.await.map_err(|_| Failure::Unavailable("the store is down".into()))?;
             }
-            let outcomes = claims.iter().map(|_| Ok(Vec::new())).collect();
+            let outcomes = claims.iter().map(|_| Ok(vec![claimed()])).collect();
             let event_id = protocol::EventId::derive(id(), protocol::Basis::default(), 0);
             let outbox = vec![(None, OutboxEntry { event_id, bytes: vec![] })];
             Ok(Decided { outcomes, outbox, conflicts: 0 })
@@ -33,6 +33,19 @@ fn desk(gates: Vec<oneshot::Receiver<()>>) -> (Arc<Gate>, ClaimDesk) {
         .boxed()
     });
     (gate, ClaimDesk::new(decide))
+}
+
+/// The event of a granted claim.
+fn claimed() -> Event {
+    let fact = protocol::Fact::CallClaimed {
+        call_id: protocol::CallId::derive(id(), protocol::Step(1), protocol::Round(0), 0),
+        attempt: protocol::AttemptNumber(1),
+        attempt_id: protocol::AttemptId(id().0),
+        effect_key: "k".into(),
+        lease_until: protocol::Timestamp(1),
+    };
+    let (version, previous, at) = Default::default();
+    Event::seal(version, previous, protocol::Step(1), at, fact)
 }
 
 fn id() -> protocol::InvocationId {

@@ -7,6 +7,7 @@ mod overtaken;
 mod plans;
 mod progress;
 mod properties;
+mod rebuild;
 mod replay;
 mod table;
 mod tampered;

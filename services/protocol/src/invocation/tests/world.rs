@@ -11,6 +11,7 @@ pub const LOOKUP: &str = "lookup";
 pub struct World {
     pub state: Invocation,
     pub events: Vec<Event>,
+    pub commits: Vec<Vec<Event>>,
     pub out: Vec<Message>,
     pub now: Timestamp,
 }
@@ -72,7 +73,7 @@ impl World {
     pub fn new() -> Self {
         let request = request();
         let state = Invocation::absent(request.tenant, request.invocation_id);
-        Self { state, events: vec![], out: vec![], now: Timestamp(1_000) }
+        Self { state, events: vec![], commits: vec![], out: vec![], now: Timestamp(1_000) }
     }
 
     /// A run that has been admitted.
@@ -95,6 +96,7 @@ impl World {
         assert_eq!(wants_whole_ledger(&events), lists_effects, "the whole ledger is loaded where it is told");
         self.out.extend(out);
         let names = events.iter().map(|event| event.fact.name()).collect();
+        self.commits.push(events.clone());
         self.events.extend(events);
         Ok(names)
     }

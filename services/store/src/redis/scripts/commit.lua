@@ -2,24 +2,25 @@
 -- Commits one change of one invocation, or refuses it whole. A script is not rolled back, so everything is read and
 -- checked before the first write; the reads also prove that every key has the type that the writes expect.
 --
--- KEYS: 1 invocation, 2 events, 3 ledger, 4 outbox, 5 timers, 6 members, 7 ended, 8 evidence, 9 meta
+-- KEYS: 1 invocation, 2 events, 3 ledger, 4 outbox, 5 timers, 6 members, 7 ended, 8 evidence, 9 meta, 10 frozen
 -- ARGV: 1 member, 2 expected version or '', 3 decided at, 4 greatest decision age, 5 version, 6 head, 7 snapshot,
 --       8 standing, 9 summary, 10 request digest or '', 11 stub quota or '', 12 field of the tenant's stub count,
---       13-17 numbers of events, ledger entries, timers, outbox entries and acknowledged outbox IDs, then these:
+--       13-17 numbers of events, ledger entries, timers, outbox entries and acknowledged outbox IDs, 18 expected head or '',
+--       19 '1' to thaw a frozen invocation or '', then these:
 --       events; (key, flag and bytes); (member, due or ''); (event ID, bytes); IDs
 -- Reply: 'done' and the outbox IDs, or 'conflict', 'frozen', 'quota', 'regress' and a key, 'gap'.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_text = string.format('%.0f', now)
-local expected, version, standing = ARGV[2], ARGV[5], ARGV[8]
+local expected, version, standing, thaws = ARGV[2], ARGV[5], ARGV[8], ARGV[19] == '1'
 
-local events = 17
+local events = 19
 local entries = events + ARGV[13]
 local timers = entries + 2 * ARGV[14]
 local outbox = timers + 2 * ARGV[15]
 local acknowledged = outbox + 2 * ARGV[16]
 
-local stored = redis.call('HMGET', KEYS[1], 'version', 'frozen', 'tombstone', 'standing')
+local stored = redis.call('HMGET', KEYS[1], 'version', 'frozen', 'tombstone', 'standing', 'head')
 local length = redis.call('LLEN', KEYS[2])
 local settled = {}
 for i = entries + 1, timers, 2 do
@@ -29,11 +30,13 @@ end
 redis.call('HLEN', KEYS[3])
 redis.call('XLEN', KEYS[4])
 for key = 5, 8 do redis.call('ZCARD', KEYS[key]) end
+redis.call('ZCARD', KEYS[10])
+local epoch = tonumber(redis.call('HGET', KEYS[9], 'epoch') or '0')
 local stubs = tonumber(redis.call('HGET', KEYS[9], ARGV[12]) or '0')
 
 if stored[3] then return {'conflict'} end
-if stored[2] then return {'frozen'} end
-if (stored[1] or '') ~= expected then return {'conflict'} end
+if stored[2] and not thaws then return {'frozen'} end
+if (stored[1] or '') ~= expected or (stored[5] or '') ~= ARGV[18] or thaws and not stored[2] then return {'conflict'} end
 if now - ARGV[3] > tonumber(ARGV[4]) then return {'conflict'} end
 if ARGV[11] ~= '' and stubs >= tonumber(ARGV[11]) then return {'quota'} end
 for i = entries + 1, timers, 2 do
@@ -68,6 +71,12 @@ else
   elseif stored[4] == 'ended' then
     redis.call('ZREM', KEYS[7], ARGV[1])
   end
+end
+
+if thaws then
+  redis.call('HDEL', KEYS[1], 'frozen')
+  redis.call('ZREM', KEYS[10], ARGV[1])
+  redis.call('HSET', KEYS[9], 'epoch', string.format('%.0f', math.max(epoch + 1, math.floor(now / 1000))))
 end
 
 local reply = {'done'}

@@ -64,13 +64,14 @@ closed!(REASONS, Ignored:
     Ignored::Claim(crate::ClaimRefusal::Held) => "claim_held",
     Ignored::Claim(crate::ClaimRefusal::Expired) => "claim_expired",
     Ignored::Claim(crate::ClaimRefusal::Revoked) => "claim_revoked",
+    Ignored::Claim(crate::ClaimRefusal::StaleEpoch) => "stale_epoch",
     Ignored::Frozen => "frozen",
     Ignored::NotLoaded(_) => "not_loaded",
     Ignored::Refused(_) => "refused",
 );
 
-/// The store says the first; the others are bugs, and the stage fails on them.
-const NOT_OF_THE_CORE: [&str; 3] = ["frozen", "not_loaded", "refused"];
+/// The store says the first, and raises the epoch of the second; the others are bugs, and the stage fails on them.
+const NOT_OF_THE_CORE: [&str; 4] = ["frozen", "stale_epoch", "not_loaded", "refused"];
 
 /// Ends that only another part can bring about.
 const NOT_REACHED: [(&str, &str); 1] = [("checkpoint_failed", "the rebuild of a store ends a run so")];
