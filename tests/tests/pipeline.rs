@@ -15,6 +15,8 @@ mod people;
 mod progress;
 #[path = "pipeline/replay.rs"]
 mod replay;
+#[path = "pipeline/rollback.rs"]
+mod rollback;
 #[path = "pipeline/stage.rs"]
 mod stage;
 #[path = "pipeline/turns.rs"]

@@ -24,6 +24,15 @@ pub struct CommitterConfig {
     pub expiry_interval: Duration,
     /// The most invocations expired in a shard at once.
     pub expiry_batch: usize,
+    /// A frozen invocation is rebuilt when it has been frozen for so long: what is on its way to the log has arrived by then.
+    pub rebuild_after: Duration,
+    /// The most invocations rebuilt at once.
+    pub rebuild_batch: usize,
+    /// How long an invocation rests of which neither store nor log knows anything.
+    pub rebuild_rest: Duration,
+    /// How far back the log is compared with a store that another server answers for: longer than a failover or a power loss
+    /// can reach back.
+    pub rollback_window: Duration,
     /// How long a shard's lease lasts; it is renewed after a third of that.
     pub lease_ttl: Duration,
 }
@@ -40,6 +49,10 @@ impl Default for CommitterConfig {
             flush_interval: Duration::from_millis(50),
             expiry_interval: Duration::from_secs(60),
             expiry_batch: 256,
+            rebuild_after: Duration::from_secs(2),
+            rebuild_batch: 64,
+            rebuild_rest: Duration::from_secs(60),
+            rollback_window: Duration::from_secs(60 * 60),
             lease_ttl: Duration::from_secs(6),
         }
     }

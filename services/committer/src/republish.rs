@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chassis::{Failure, Metrics, Periodic, Reply};
-use protocol::{Event, Invocation, Message, Outgoing, Version, apply, emit};
+use protocol::{Event, Invocation, Message, Outgoing, Version, apply, emit, is_awaited};
 use schemas::{Codec, Outbound};
 use store::{Address, Shard, Store};
 
@@ -93,27 +93,6 @@ impl ClusterWatch {
             records.extend(self.say_again(&address).await?);
         }
         Ok((records, next))
-    }
-}
-
-/// Whether the state still waits for the answer to this message.
-fn is_awaited(state: &Invocation, message: &Message) -> bool {
-    use protocol::{Phase, Stage};
-    let stage = |call_id| {
-        let execution = state.execution()?;
-        let position = execution.plan.position(call_id)?;
-        execution.calls.get(position)
-    };
-    match message {
-        Message::TurnReady(turn) => {
-            matches!(state.phase(), Some(Phase::Deciding(deciding)) if deciding.basis == turn.scope.basis)
-        }
-        Message::ToolCallDispatched(dispatch) => stage(dispatch.call_id).is_some_and(|call| {
-            call.attempt == dispatch.attempt && matches!(call.stage, Stage::Released { .. } | Stage::Claimed(_))
-        }),
-        Message::EffectQueried(query) => stage(query.call_id)
-            .is_some_and(|call| matches!(&call.stage, Stage::Unknown(unknown) if unknown.probe == query.probe)),
-        Message::RunEnded(_) | Message::EventsCommitted(_) => true,
     }
 }
 

@@ -57,6 +57,10 @@ pub(crate) fn address(scope: &Scope) -> store::Address {
 
 /// Whether this turn is the current one. An unreadable snapshot is an error.
 pub(crate) fn standing(scope: &Scope, loaded: &Loaded) -> Result<Standing, Failure> {
+    if loaded.fenced {
+        // What is loaded may be older than this turn; the model is not asked for one that is over.
+        return Err(Failure::Unavailable("another server answers for the store".to_owned()));
+    }
     if loaded.tombstone.is_some() {
         return Ok(Standing::Stale);
     }

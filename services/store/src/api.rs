@@ -29,6 +29,8 @@ pub struct Loaded {
     pub now: Timestamp,
     /// The shard's epoch.
     pub epoch: Epoch,
+    /// See [`Store::is_fenced`]: what is loaded may be older than what was committed.
+    pub fenced: bool,
     /// Present once anything was committed (a version-0 stub included).
     pub snapshot: Option<Snapshot>,
     /// The entries that were asked for and exist.
@@ -176,6 +178,8 @@ pub enum Committed {
     Conflict,
     /// Frozen: only a rebuild goes on.
     Frozen,
+    /// The shard is fenced: see [`Store::is_fenced`].
+    Fenced,
     /// The tenant has too many stubs in this shard.
     OverQuota,
 }
@@ -207,7 +211,7 @@ pub trait Store: Send + Sync {
     async fn load(&self, address: &Address, entries: &Entries, hash_at: Option<Version>) -> Result<Loaded, Error>;
 
     /// See [`Commit`]. Atomic; validates everything before its first write. What is checked first decides the answer:
-    /// tombstone, frozen, version, decision age, quota, ledger.
+    /// fence, tombstone, frozen, version, decision age, quota, ledger.
     async fn commit(&self, commit: &Commit) -> Result<Committed, Error>;
 
     /// The events with versions in `from..=to`, in order; stops early where events are missing.
@@ -224,9 +228,13 @@ pub trait Store: Send + Sync {
     /// At most `limit` invocations of this shard that have been frozen for at least so long, longest first.
     async fn frozen(&self, shard: Shard, older_than_ms: u64, limit: usize) -> Result<Vec<Address>, Error>;
 
-    /// Raises the shard's epoch if another server answers than last time (a restart, a failover): it may have lost commits.
-    /// Answers whether it was raised.
-    async fn fence(&self, shard: Shard) -> Result<bool, Error>;
+    /// Whether another server answers for the shard than the one that answered last (a restart, a failover): it may have lost
+    /// commits. While it is fenced nothing is committed in it, so that it never goes another way than the one it has lost.
+    async fn is_fenced(&self, shard: Shard) -> Result<bool, Error>;
+
+    /// Lifts the fence, once everything that may be lost is known or frozen, and raises the shard's epoch. Answers whether
+    /// the shard was fenced.
+    async fn lift_fence(&self, shard: Shard) -> Result<bool, Error>;
 
     /// Writes `value` under `field` of the invocation's decision journal unless it is there; answers what is there now.
     /// Once a tombstone stands nothing is written any more, and `value` is answered as it came.

@@ -79,6 +79,9 @@ impl Decider {
     /// The invocation as it is committed, without its ledger. A frozen one reads as absent: its lease is revoked as well.
     pub async fn peek(&self, address: &Address) -> Result<(Invocation, Timestamp), Error> {
         let loaded = self.store.load(address, &Entries::Keys(Vec::new()), None).await?;
+        if loaded.fenced {
+            return Err(fenced());
+        }
         let loading = decode(address, loaded, Some(BTreeSet::new()), None)?;
         let state = match loading.frozen {
             true => Invocation::absent(address.tenant.clone(), address.id),
@@ -170,6 +173,9 @@ impl Decider {
                 false => Entries::Keys(keys.iter().cloned().collect()),
             };
             let loaded = self.store.load(address, &entries, hash_at).await?;
+            if loaded.fenced {
+                return Err(fenced());
+            }
             let mut loading = decode(address, loaded, (!all).then(|| keys.clone()), hash_at)?;
             loading.read = self.read_at(loading.now);
             let wanted = all_needs(&loading.state, inputs);
@@ -278,6 +284,7 @@ impl Decider {
             }
             Committed::Conflict => Round::Conflict,
             Committed::Frozen => Round::nothing(outcomes.iter().map(|_| Refusal::Ignored(Ignored::Frozen))),
+            Committed::Fenced => return Err(fenced().into()),
             Committed::OverQuota => Round::nothing(outcomes.iter().map(|_| Refusal::OverQuota)),
         })
     }
@@ -318,6 +325,12 @@ struct Draft {
     events: Vec<Event>,
     outcomes: Vec<Result<Vec<Event>, Refusal>>,
     stub: Option<Invocation>,
+}
+
+/// Nothing is decided on what may be older than what was committed.
+fn fenced() -> Error {
+    let why = "another server answers for the store; the committer compares it with the log first";
+    Error::Retryable(why.to_owned())
 }
 
 pub(crate) fn all_needs(state: &Invocation, inputs: &[Input]) -> BTreeSet<EffectKey> {

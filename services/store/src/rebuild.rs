@@ -75,7 +75,8 @@ impl Decider {
         };
         let refs = match self.store.commit(&commit).await {
             Ok(Committed::Done(refs)) => refs,
-            Ok(Committed::Conflict | Committed::Frozen | Committed::OverQuota) | Err(Error::Retryable(_)) => {
+            Ok(Committed::Conflict | Committed::Fenced | Committed::Frozen | Committed::OverQuota)
+            | Err(Error::Retryable(_)) => {
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),

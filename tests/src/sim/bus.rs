@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use async_trait::async_trait;
-use chassis::{Bus, Failure};
+use chassis::{Bus, Failure, LogReader, TopicLog};
 use protocol::Digest;
 use schemas::{Inbound, Outbound};
 
@@ -61,6 +61,13 @@ impl SimBus {
     pub fn records(&self, topic: schemas::Topic) -> Vec<Inbound> {
         let name = topic.name(&self.prefix);
         self.lock().topics.get(&name).map(|partitions| partitions.concat()).unwrap_or_default()
+    }
+
+    /// The records of a topic that are not to be kept are gone, as after a lost cluster.
+    pub(super) fn forget(&self, topic: schemas::Topic, keep: impl Fn(&Inbound) -> bool) {
+        let name = topic.name(&self.prefix);
+        let mut logs = self.lock();
+        logs.topics.get_mut(&name).into_iter().flatten().for_each(|partition| partition.retain(&keep));
     }
 
     /// Delivers every record of a topic again, as a consumer sees it whose offsets were lost.
@@ -149,5 +156,27 @@ impl Bus for SimBus {
             return Err(Failure::Unavailable("the acknowledgement was lost".to_owned()));
         }
         Ok(())
+    }
+}
+
+/// The `events` topic of a broker.
+pub struct SimLog(pub SimBus);
+
+struct SimReader(Vec<Inbound>);
+
+#[async_trait]
+impl TopicLog for SimLog {
+    async fn open(&self, since_ms: Option<i64>) -> Result<Box<dyn LogReader>, Failure> {
+        self.0.point().await;
+        let mut records = self.0.records(schemas::Topic::Events);
+        records.retain(|record| since_ms.is_none_or(|since| record.timestamp_ms >= since));
+        Ok(Box::new(SimReader(records)))
+    }
+}
+
+#[async_trait]
+impl LogReader for SimReader {
+    async fn next(&mut self) -> Result<Vec<Inbound>, Failure> {
+        Ok(self.0.drain(..self.0.len().min(7)).collect())
     }
 }

@@ -11,7 +11,7 @@ use reconciler::OwnerQuery;
 use schemas::{
     Codec, CodecConfig, ControlRecord, DeadLetter, Inbound, Outbound, SigningKey, Topic, WireFormat, WireMessage,
 };
-use store::{Address, MemoryStore, Store};
+use store::{Address, Image, MemoryStore, Store};
 use tool_executor::ToolTransport;
 use validation::policy::Policy;
 
@@ -157,6 +157,27 @@ impl Pipeline {
     /// Delivers every record of a topic again.
     pub fn redeliver(&self, topic: Topic) {
         self.services.bus.redeliver(topic);
+    }
+
+    /// All that the store holds now.
+    pub fn image(&self) -> Image {
+        self.memory.image()
+    }
+
+    /// The store loses what it has committed since then, as a failover or a power loss may make it.
+    pub fn cut_back(&self, image: &Image) {
+        self.memory.cut_back(image);
+    }
+
+    /// Another server answers for the store; it has lost nothing.
+    pub fn raise_epochs(&self) {
+        self.memory.cut_back(&self.memory.image());
+    }
+
+    /// The log loses every commit that came after that virtual time.
+    pub fn cut_log_back(&self, ms: u64) {
+        let keep = |record: &Inbound| u64::try_from(record.timestamp_ms).is_ok_and(|at| at <= ms);
+        self.services.bus.forget(Topic::Events, keep);
     }
 
     /// Runs until `done`, for at most that much virtual time; whether `done` came true.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chassis::registry::Registry;
 use chassis::{Metrics, Periodic};
-use committer::{CommitterConfig, CommitterHandler, Leases, OutboxEncoder, Sweeper, Timers};
+use committer::{CommitterConfig, CommitterHandler, Leases, OutboxEncoder, Rebuilder, Rebuilds, Sweeper, Timers};
 use decision::ModelProvider;
 use reconciler::OwnerQuery;
 use schemas::{Codec, Topic};
@@ -16,6 +16,7 @@ use store::{Decider, Store};
 use tool_executor::ToolTransport;
 use validation::policy::{Policy, PolicyFiles};
 
+use super::bus::SimLog;
 use super::mutants::{MatchesByPosition, SkipsTheLease};
 use super::process::{Service, job, tick};
 use super::{Mutant, ProcessId, SimBus, SimClock, SimStore, World};
@@ -103,11 +104,12 @@ fn spawn_committer(services: &Services, group: &'static str, id: ProcessId) -> V
         sweep_interval: Duration::from_millis(400),
         sweep_after: Duration::from_millis(700),
         lease_ttl: Duration::from_secs(2),
+        rebuild_after: Duration::from_millis(500),
         ..CommitterConfig::default()
     };
     let owner = format!("{group}-{}", id.incarnation);
     let store = decider.store.clone();
-    let leases = Arc::new(Leases::new(store.clone(), clock, owner, config.lease_ttl));
+    let leases = Arc::new(Leases::new(store.clone(), clock.clone(), owner, config.lease_ttl));
     let handler = CommitterHandler::new(
         decider.clone(),
         services.codec.clone(),
@@ -121,11 +123,19 @@ fn spawn_committer(services: &Services, group: &'static str, id: ProcessId) -> V
         Some(Mutant::MatchByPosition) => Arc::new(MatchesByPosition::new(handler, services.codec.clone())),
         _ => handler,
     };
+    let rebuilder = Rebuilder {
+        decider: services.decider(id),
+        log: Arc::new(SimLog(services.bus.of(id))),
+        codec: services.codec.clone(),
+        evidence_ms: config.retention.evidence_ms,
+    };
+    let rebuilds = Rebuilds::new(rebuilder, leases.clone(), clock, config, metrics.clone(), None);
     let timers = Timers { decider, leases: leases.clone(), config, metrics: metrics.clone() };
     let sweeper = Sweeper { store: store.clone(), leases, config, metrics };
     let flush =
         committer::Flush { store, config: CommitterConfig { flush_interval: Duration::from_millis(300), ..config } };
-    let periodics: Vec<Arc<dyn Periodic>> = vec![Arc::new(timers), Arc::new(sweeper), Arc::new(flush)];
+    let periodics: Vec<Arc<dyn Periodic>> =
+        vec![Arc::new(timers), Arc::new(sweeper), Arc::new(flush), Arc::new(rebuilds)];
     let mut jobs = vec![job(services.service(group, id, handler, topics).consume())];
     for periodic in periodics {
         jobs.push(job(tick(services.world.clone(), services.bus.of(id), periodic)));

@@ -118,8 +118,13 @@ impl Store for SimStore {
         self.inner.frozen(shard, older_than_ms, limit).await
     }
 
-    async fn fence(&self, shard: Shard) -> Result<bool, Error> {
-        self.inner.fence(shard).await
+    async fn is_fenced(&self, shard: Shard) -> Result<bool, Error> {
+        self.inner.is_fenced(shard).await
+    }
+
+    async fn lift_fence(&self, shard: Shard) -> Result<bool, Error> {
+        self.point().await;
+        self.inner.lift_fence(shard).await
     }
 
     async fn journal(&self, address: &Address, field: &str, value: &[u8]) -> Result<Vec<u8>, Error> {

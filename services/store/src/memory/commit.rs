@@ -2,6 +2,8 @@
 
 use protocol::{Basis, Timestamp, Version};
 
+use std::sync::atomic::Ordering;
+
 use super::MemoryStore;
 use super::state::{self, Invocation};
 use crate::acknowledged::PER_COMMIT;
@@ -13,6 +15,10 @@ impl MemoryStore {
         let now = self.time();
         let number = self.shard_of(&commit.address);
         let mut state = self.state();
+        let incarnation = self.inner.incarnation.load(Ordering::Relaxed);
+        if state.shard(number)?.is_fenced(incarnation) {
+            return Ok(Committed::Fenced);
+        }
         let stubs = state.shard(number)?.stubs.get(&commit.address.tenant).copied().unwrap_or(0);
         let invocation = state.invocations.get(&commit.address);
         if let Some(refusal) = refusal(invocation, commit, now, stubs)? {
@@ -25,6 +31,7 @@ impl MemoryStore {
         let admits_stub = is_stub(invocation.snapshot.as_ref());
         write(invocation, commit, now);
         let shard = state.shard_mut(number)?;
+        shard.server = Some(incarnation);
         if commit.stub_quota.is_some() {
             *shard.stubs.entry(commit.address.tenant.clone()).or_default() += 1;
         }

@@ -78,6 +78,10 @@ impl MemoryStore {
         self.inner.acknowledged.clear();
     }
 
+    fn incarnation(&self) -> u64 {
+        self.inner.incarnation.load(Ordering::Relaxed)
+    }
+
     fn shard_of(&self, address: &Address) -> Shard {
         shard_of(address, self.inner.shards)
     }
@@ -107,10 +111,11 @@ impl Store for MemoryStore {
 
     async fn load(&self, address: &Address, entries: &Entries, hash_at: Option<Version>) -> Result<Loaded, Error> {
         let (now, state) = (self.time(), self.state());
-        let epoch = state.shard(self.shard_of(address))?.epoch;
+        let shard = state.shard(self.shard_of(address))?;
+        let (epoch, fenced) = (shard.epoch, shard.is_fenced(self.incarnation()));
         Ok(match state.invocations.get(address) {
-            Some(invocation) => invocation.load(now, epoch, entries, hash_at),
-            None => Loaded { now, epoch, ..state::nothing() },
+            Some(invocation) => invocation.load(now, (epoch, fenced), entries, hash_at),
+            None => Loaded { now, epoch, fenced, ..state::nothing() },
         })
     }
 
@@ -161,16 +166,20 @@ impl Store for MemoryStore {
         Ok(frozen.into_iter().take(limit).map(|(_, address)| address).collect())
     }
 
-    async fn fence(&self, shard: Shard) -> Result<bool, Error> {
-        let (now, incarnation) = (self.time(), self.inner.incarnation.load(Ordering::Relaxed));
+    async fn is_fenced(&self, shard: Shard) -> Result<bool, Error> {
+        Ok(self.state().shard(shard)?.is_fenced(self.incarnation()))
+    }
+
+    async fn lift_fence(&self, shard: Shard) -> Result<bool, Error> {
+        let (now, incarnation) = (self.time(), self.incarnation());
         let mut state = self.state();
         let shard = state.shard_mut(shard)?;
-        let known = shard.server.replace(incarnation);
-        let raised = known.is_some_and(|known| known != incarnation);
-        if raised {
+        let fenced = shard.is_fenced(incarnation);
+        if fenced {
+            shard.server = Some(incarnation);
             shard.raise_epoch(now);
         }
-        Ok(raised)
+        Ok(fenced)
     }
 
     async fn journal(&self, address: &Address, field: &str, value: &[u8]) -> Result<Vec<u8>, Error> {

@@ -66,7 +66,13 @@ impl State {
 }
 
 impl Invocation {
-    pub fn load(&self, now: Timestamp, epoch: Epoch, entries: &Entries, hash_at: Option<Version>) -> Loaded {
+    pub fn load(
+        &self,
+        now: Timestamp,
+        (epoch, fenced): (Epoch, bool),
+        entries: &Entries,
+        hash_at: Option<Version>,
+    ) -> Loaded {
         let asked = |key: &EffectKey| match entries {
             Entries::All => true,
             Entries::Keys(keys) => keys.contains(key),
@@ -75,6 +81,7 @@ impl Invocation {
         Loaded {
             now,
             epoch,
+            fenced,
             snapshot: self.snapshot.clone().filter(|_| self.tombstone.is_none()),
             entries: entries.map(|(key, (_, bytes))| (key.clone(), bytes.clone())).collect(),
             hash_at: hash_at
@@ -95,6 +102,11 @@ impl ShardState {
         self.last_outbox_id = id;
         self.outbox.insert(id, entry);
         id
+    }
+
+    /// Whether another incarnation of the store answers than last time.
+    pub fn is_fenced(&self, incarnation: u64) -> bool {
+        self.server.is_some_and(|known| known != incarnation)
     }
 
     /// Past every epoch that a lost part of this shard may have reached.
@@ -121,6 +133,7 @@ pub(super) fn nothing() -> Loaded {
     Loaded {
         now: Timestamp::default(),
         epoch: Epoch::default(),
+        fenced: false,
         snapshot: None,
         entries: Vec::new(),
         hash_at: None,

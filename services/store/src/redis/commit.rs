@@ -23,7 +23,7 @@ impl RedisStore {
                 count(&self.stats.commits, 1);
             }
             Committed::Conflict => count(&self.stats.conflicts, 1),
-            Committed::Frozen | Committed::OverQuota => {}
+            Committed::Fenced | Committed::Frozen | Committed::OverQuota => {}
         }
         Ok(committed)
     }
@@ -107,6 +107,7 @@ fn read_reply(parts: Vec<String>, shard: Shard) -> Result<Committed, Error> {
     let status = parts.next().unwrap_or_default();
     match status.as_str() {
         "done" => Ok(Committed::Done(parts.map(|id| OutboxRef { shard, id }).collect())),
+        "fenced" => Ok(Committed::Fenced),
         "conflict" => Ok(Committed::Conflict),
         "frozen" => Ok(Committed::Frozen),
         "quota" => Ok(Committed::OverQuota),

@@ -13,7 +13,7 @@ const HASH_LEN: usize = 32;
 /// The invocation's fields in the order in which the script reads them.
 type Fields = [Option<Vec<u8>>; 7];
 
-type Reply = (i64, u64, Vec<Option<Vec<u8>>>, Option<Vec<u8>>, Vec<Vec<u8>>, Option<Vec<u8>>, Vec<Vec<u8>>);
+type Reply = (i64, u64, bool, Vec<Option<Vec<u8>>>, Option<Vec<u8>>, Vec<Vec<u8>>, Option<Vec<u8>>, Vec<Vec<u8>>);
 
 /// What is read beside the snapshot.
 #[derive(Default)]
@@ -46,12 +46,13 @@ impl RedisStore {
             Entries::Keys(keys) => keys.iter().fold(call.text("keys"), |call, key| call.text(key.as_str())),
         };
         let reply = call.send(&self.connection, &self.stats).await?;
-        let (now, epoch, fields, hash, entries, answered, events): Reply = reply::read(reply)?;
+        let (now, epoch, fenced, fields, hash, entries, answered, events): Reply = reply::read(reply)?;
         let fields = Fields::try_from(fields).map_err(|_| Error::Corrupt("unexpected number of fields".into()))?;
         let (snapshot, frozen, tombstone) = read_fields(fields)?;
         let loaded = Loaded {
             now: Timestamp(now),
             epoch: Epoch(epoch),
+            fenced,
             snapshot,
             entries: read_entries(entries)?,
             hash_at: hash.map(|hash| read_hash(&hash)).transpose()?,

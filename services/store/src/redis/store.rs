@@ -113,8 +113,12 @@ impl Store for RedisStore {
         self.old_members(self.keys.shard(shard).frozen, older_than_ms, limit).await
     }
 
-    async fn fence(&self, shard: Shard) -> Result<bool, Error> {
-        self.run(Call::new(&script::FENCE, [self.keys.shard(shard).meta])).await
+    async fn is_fenced(&self, shard: Shard) -> Result<bool, Error> {
+        self.run(Call::new(&script::FENCE, [self.keys.shard(shard).meta]).text("")).await
+    }
+
+    async fn lift_fence(&self, shard: Shard) -> Result<bool, Error> {
+        self.run(Call::new(&script::FENCE, [self.keys.shard(shard).meta]).text("1")).await
     }
 
     async fn journal(&self, address: &Address, field: &str, value: &[u8]) -> Result<Vec<u8>, Error> {

@@ -1,11 +1,12 @@
 //! Frozen invocations, epochs, and a store that was cut back.
 
 use protocol::{Basis, Epoch, Version};
-use turnwright_store::{Commit, Committed, Shard, Standing, Store, shard_of};
+use turnwright_store::{Commit, Committed, RedisConfig, Shard, Standing, Store, shard_of};
 
 use crate::server::{DURABLE, Server};
 use crate::support::{
-    address, basis, block_on, commit, config, done, hash, index, load, memory, now, on_both, open, shard, step,
+    address, basis, block_on, commit, config, done, fresh_prefix, hash, index, load, memory, now, on_both, open, shard,
+    step,
 };
 
 fn here(store: &dyn Store) -> Shard {
@@ -80,22 +81,38 @@ fn a_commit_on_another_head_of_the_same_version_is_a_conflict() {
     });
 }
 
+/// Kills and restarts a server between two commits.
+async fn fenced_by_a_restart(server: &Server, scheme: &str) {
+    let url = format!("{scheme}://127.0.0.1:{}", server.port);
+    let store = open(&RedisConfig { prefix: fresh_prefix(), shards: 2, ..RedisConfig::new(url) }).await;
+    let epoch = async || load(&store, &address(1)).await.epoch;
+    let at = here(&store);
+    assert!(!store.is_fenced(at).await.unwrap(), "there is nothing to compare with");
+    step(&store, &address(1), 0).await;
+    assert!(!store.is_fenced(at).await.unwrap() && !store.lift_fence(at).await.unwrap());
+    assert_eq!(epoch().await, Epoch::default());
+    server.kill_and_restart();
+    assert!(until_answered(async || store.is_fenced(at).await).await);
+    assert!(load(&store, &address(1)).await.fenced);
+    let next = commit(&address(1), 1, now(&store).await);
+    assert_eq!(store.commit(&next).await.unwrap(), Committed::Fenced);
+    store.freeze(&address(2), basis(1)).await.unwrap();
+    assert!(store.lift_fence(at).await.unwrap());
+    let raised = epoch().await;
+    assert!(raised > Epoch::default());
+    assert!(!store.lift_fence(at).await.unwrap());
+    assert_eq!(epoch().await, raised);
+    step(&store, &address(1), 1).await;
+}
+
 #[test]
-fn an_epoch_is_raised_when_another_server_answers_and_only_then() {
-    let server = Server::start(&DURABLE);
-    block_on(async {
-        let store = open(&config(&server)).await;
-        let epoch = async || load(&store, &address(1)).await.epoch;
-        assert!(!store.fence(here(&store)).await.unwrap(), "the first time there is nothing to compare");
-        assert!(!store.fence(here(&store)).await.unwrap());
-        assert_eq!(epoch().await, Epoch::default());
-        server.kill_and_restart();
-        assert!(until_answered(async || store.fence(here(&store)).await).await);
-        let raised = epoch().await;
-        assert!(raised > Epoch::default());
-        assert!(!store.fence(here(&store)).await.unwrap());
-        assert_eq!(epoch().await, raised);
-    });
+fn nothing_is_committed_after_a_restart_before_the_fence_is_lifted_and_that_raises_the_epoch() {
+    block_on(fenced_by_a_restart(&Server::start(&DURABLE), "redis"));
+}
+
+#[test]
+fn a_cluster_s_node_is_fenced_as_well() {
+    block_on(fenced_by_a_restart(&Server::start_cluster(), "redis+cluster"));
 }
 
 #[test]
@@ -103,7 +120,6 @@ fn the_memory_store_loses_what_came_after_its_image_and_knows_that_it_did() {
     let (store, _) = memory();
     block_on(async {
         let at = shard(&store, &address(1));
-        assert!(!store.fence(at).await.unwrap());
         step(&store, &address(1), 0).await;
         let image = store.image();
         step(&store, &address(1), 1).await;
@@ -111,8 +127,11 @@ fn the_memory_store_loses_what_came_after_its_image_and_knows_that_it_did() {
         let reached = load(&store, &address(1)).await.epoch;
         store.cut_back(&image);
         assert_eq!(load(&store, &address(1)).await.snapshot.map(|snapshot| snapshot.version), Some(Version(1)));
-        assert!(store.fence(at).await.unwrap());
+        let next = commit(&address(1), 1, now(&store).await);
+        assert_eq!(store.commit(&next).await.unwrap(), Committed::Fenced);
+        assert!(store.is_fenced(at).await.unwrap() && store.lift_fence(at).await.unwrap());
         assert!(load(&store, &address(1)).await.epoch >= reached, "never below what the lost part had reached");
+        step(&store, &address(1), 1).await;
     });
 }
 
@@ -132,6 +151,7 @@ fn a_store_whose_log_file_was_cut_back_is_whole_up_to_the_cut() {
         let loaded = loaded.await;
         assert_eq!(loaded.snapshot.map(|snapshot| snapshot.version), Some(Version(1)));
         assert_eq!(loaded.hash_at, None);
+        assert!(store.lift_fence(here(&store)).await.unwrap());
         // What was decided on the lost commit meets a conflict; what is decided anew does not.
         assert_eq!(store.commit(&commit(&address(1), 2, now(&store).await)).await.unwrap(), Committed::Conflict);
         step(&store, &address(1), 1).await;

@@ -7,10 +7,11 @@ mod stats;
 use std::sync::Arc;
 
 use chassis::registry::Registry;
-use chassis::{Bus, Clock, Handler, Metrics, Periodic, RealClock};
+use chassis::{Bus, Clock, Handler, Metrics, Periodic, RealClock, TopicLog};
 use clap::ValueEnum;
 use committer::{
-    ClusterWatch, CommitterConfig, CommitterHandler, Expiry, Flush, Leases, OutboxEncoder, Sweeper, Timers,
+    ClusterWatch, CommitterConfig, CommitterHandler, Expiry, Flush, Leases, OutboxEncoder, Rebuilder, Rebuilds,
+    Sweeper, Timers,
 };
 use decision::{DecisionHandler, ScriptedProvider};
 use reconciler::{HttpOwner, ReconcilerHandler};
@@ -78,6 +79,8 @@ pub struct Parts {
     pub bus: Arc<dyn Bus>,
     pub metrics: Metrics,
     pub committer: CommitterConfig,
+    /// The `events` topic.
+    pub log: Arc<dyn TopicLog>,
     /// Unique among running processes.
     pub owner: String,
     /// There for every service that [`Service::needs_cluster_id`].
@@ -156,7 +159,7 @@ pub fn build(service: Service, parts: &Parts) -> Result<Built, Error> {
 fn committer(parts: &Parts, clock: Arc<dyn Clock>) -> Built {
     let (store, config, metrics) = (parts.store(), parts.committer, parts.metrics.clone());
     let decider = committer::remembering(parts.decider(), clock.clone());
-    let leases = Arc::new(Leases::new(store.clone(), clock, parts.owner.clone(), config.lease_ttl));
+    let leases = Arc::new(Leases::new(store.clone(), clock.clone(), parts.owner.clone(), config.lease_ttl));
     let cluster = Arc::new(ClusterWatch::new(
         store.clone(),
         parts.codec.clone(),
@@ -174,7 +177,15 @@ fn committer(parts: &Parts, clock: Arc<dyn Clock>) -> Built {
         metrics.clone(),
     );
     let topics = handler.topics();
+    let rebuilder = Rebuilder {
+        decider: parts.decider(),
+        log: parts.log.clone(),
+        codec: parts.codec.clone(),
+        evidence_ms: horizon_ms,
+    };
+    let rebuilds = Rebuilds::new(rebuilder, leases.clone(), clock, config, metrics.clone(), Some(cluster.clone()));
     let periodics: Vec<Arc<dyn Periodic>> = vec![
+        Arc::new(rebuilds),
         Arc::new(Timers { decider, leases: leases.clone(), config, metrics: metrics.clone() }),
         Arc::new(Sweeper { store: store.clone(), leases: leases.clone(), config, metrics: metrics.clone() }),
         Arc::new(Flush { store: store.clone(), config }),

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use chassis::registry::Registry;
-use chassis::{Config, DeadLetters, KafkaBus, ReadyCheck, ServiceSpec, Shutdown, Telemetry, run_service};
+use chassis::{Config, DeadLetters, KafkaBus, KafkaLog, ReadyCheck, ServiceSpec, Shutdown, Telemetry, run_service};
 use committer::{ClusterWatch, CommitterConfig};
 use futures::FutureExt;
-use schemas::Codec;
+use schemas::{Codec, Topic};
 use store::Store;
 use tokio::sync::oneshot;
 
@@ -39,6 +39,7 @@ pub async fn run(hosted: Hosted) -> Result<(), Error> {
     let metrics = telemetry.metrics(name);
     let bus = KafkaBus::new(&config.kafka, name, config.runtime.retry_policy(), metrics.clone()).map_err(failed)?;
     let bus = Arc::new(bus);
+    let log = Arc::new(KafkaLog::new(&config.kafka, name, codec.topic_name(Topic::Events)));
     let owner = edge::unique_name(&config.kafka.pod);
     let parts = Parts {
         codec: codec.clone(),
@@ -47,6 +48,7 @@ pub async fn run(hosted: Hosted) -> Result<(), Error> {
         bus: bus.clone(),
         metrics,
         committer,
+        log,
         owner,
         cluster_id,
     };

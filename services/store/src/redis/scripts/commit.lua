@@ -8,7 +8,7 @@
 --       13-17 numbers of events, ledger entries, timers, outbox entries and acknowledged outbox IDs, 18 expected head or '',
 --       19 '1' to thaw a frozen invocation or '', then these:
 --       events; (key, flag and bytes); (member, due or ''); (event ID, bytes); IDs
--- Reply: 'done' and the outbox IDs, or 'conflict', 'frozen', 'quota', 'regress' and a key, 'gap'.
+-- Reply: 'done' and the outbox IDs, or 'fenced', 'conflict', 'frozen', 'quota', 'regress' and a key, 'gap'.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_text = string.format('%.0f', now)
@@ -32,8 +32,11 @@ redis.call('XLEN', KEYS[4])
 for key = 5, 8 do redis.call('ZCARD', KEYS[key]) end
 redis.call('ZCARD', KEYS[10])
 local epoch = tonumber(redis.call('HGET', KEYS[9], 'epoch') or '0')
+local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local known = redis.call('HGET', KEYS[9], 'server')
 local stubs = tonumber(redis.call('HGET', KEYS[9], ARGV[12]) or '0')
 
+if known and known ~= server then return {'fenced'} end
 if stored[3] then return {'conflict'} end
 if stored[2] and not thaws then return {'frozen'} end
 if (stored[1] or '') ~= expected or (stored[5] or '') ~= ARGV[18] or thaws and not stored[2] then return {'conflict'} end
@@ -78,6 +81,8 @@ if thaws then
   redis.call('ZREM', KEYS[10], ARGV[1])
   redis.call('HSET', KEYS[9], 'epoch', string.format('%.0f', math.max(epoch + 1, math.floor(now / 1000))))
 end
+
+if not known then redis.call('HSET', KEYS[9], 'server', server) end
 
 local reply = {'done'}
 for i = outbox + 1, acknowledged, 2 do

@@ -4,7 +4,7 @@
 -- KEYS: 1 invocation, 2 events, 3 ledger, 4 meta, 5 journal
 -- ARGV: 1 index of the event whose hash is wanted or '', 2 index of the first event that is wanted whole, up to that one,
 --       or '', 3 journal field or '', 4 'all' or 'keys', then the wanted ledger keys
--- Reply: now, epoch, fields of the invocation, hash or nil, flat list of ledger keys and entries, journal value or nil,
+-- Reply: now, epoch, 1 if the shard is fenced (see fence.lua), fields of the invocation, hash or nil, flat list of ledger keys and entries, journal value or nil,
 --        events.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -29,4 +29,7 @@ end
 local answered = ARGV[3] ~= '' and redis.call('HGET', KEYS[5], ARGV[3])
 local events = {}
 if ARGV[2] ~= '' then events = redis.call('LRANGE', KEYS[2], ARGV[2], ARGV[1]) end
-return {now, redis.call('HGET', KEYS[4], 'epoch') or '0', fields, hash, entries, answered, events}
+local known = redis.call('HMGET', KEYS[4], 'server', 'epoch')
+local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local fenced = known[1] and known[1] ~= server and 1 or 0
+return {now, known[2] or '0', fenced, fields, hash, entries, answered, events}
