@@ -230,7 +230,7 @@ impl Model {
             index: IndexEntry { standing: wish.standing, summary: format!("run {}", unique()) },
             request_digest: wish.request.then(|| hash(unique())),
             stub_quota: is_stub.then_some(wish.quota),
-            thaws: if run.frozen.is_some() { wish.expect % 2 == 0 } else { wish.expect == 7 },
+            thaws: if run.frozen.is_some() { wish.expect.is_multiple_of(2) } else { wish.expect == 7 },
         }
     }
 
