@@ -55,7 +55,8 @@ pub struct EffectContract {
     pub dedupe: Dedupe,
     /// Whether the owner can be asked by Effect Key.
     pub query: bool,
-    /// Whether the owner lets us write a tombstone under the key.
+    /// Whether the owner closes a key on demand: a change that it has not applied it will then never apply. With a
+    /// business key that holds for every run, later ones included.
     #[serde(default)]
     pub tombstone: bool,
     /// Added to lease end + request timeout before the owner's "not found" counts.

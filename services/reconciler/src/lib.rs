@@ -11,4 +11,4 @@ mod owner;
 pub use answer::answer;
 pub use handler::ReconcilerHandler;
 pub use http::{Error, HttpOwner};
-pub use owner::{OwnerQuery, OwnerReply, Question};
+pub use owner::{OwnerQuery, OwnerReply, Question, Verb};

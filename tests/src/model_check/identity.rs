@@ -86,8 +86,8 @@ fn message(state: &Invocation, entry: &Entry, message: &Message) -> Value {
         // What the model and validation make of a turn, the scenario says by its step and round.
         Message::TurnReady(_) => Value::Null,
         Message::ToolCallDispatched(dispatch) => value(&dispatch.effect),
-        // The reconciler keeps nothing and waits for nothing: it reads the key and the request.
-        Message::EffectQueried(query) => json!([query.effect_key, query.request_fingerprint.to_string()]),
+        // The reconciler keeps nothing of a question: it reads the key, the request and whether to close the key.
+        Message::EffectQueried(query) => json!([query.effect_key, query.request_fingerprint.to_string(), query.seal]),
         Message::RunEnded(ended) => json!([ended.reason, ended.resumable, ended.effects]),
         Message::EventsCommitted(_) => Value::Null,
     };

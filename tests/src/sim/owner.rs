@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use protocol::{AttemptId, Digest, EffectKey, ErrorClass};
-use reconciler::{OwnerQuery, OwnerReply, Question};
+use reconciler::{OwnerQuery, OwnerReply, Question, Verb};
 use serde_json::{Value, json};
 use tool_executor::{Answered, ToolRequest, ToolTransport, Transported};
 
@@ -176,7 +176,10 @@ impl OwnerQuery for SimOwner {
         if self.world.faults().is_some() && self.world.chance(150) {
             return OwnerReply::TimedOut;
         }
-        let books = self.lock();
+        let mut books = self.lock();
+        if question.verb == Verb::Close && !books.applied.iter().any(|it| &it.key == question.effect_key) {
+            books.refused.insert(question.effect_key.clone());
+        }
         let applied = books.applied.iter().find(|application| &application.key == question.effect_key);
         let (status, body): (u16, Value) = match applied {
             Some(application) => {

@@ -3,7 +3,7 @@
 
 use super::calls::{after_settling, attempt_failed, failed};
 use super::draft::Draft;
-use super::{Ignored, Phase, Stage, Unknown};
+use super::{Ignored, Invocation, Phase, Stage, Unknown};
 use crate::{
     Actor, Answer, AttemptId, AttemptOutcome, CallError, CallId, CallOutcome, CallResult, Dedupe, DispatchedEffect,
     EffectAnswered, EffectContract, EffectKey, EffectOutcome, EffectStatus, ErrorClass, Fact, Ledger, NotLoaded, Probe,
@@ -191,6 +191,14 @@ pub(super) fn answered(draft: &mut Draft, answered: &EffectAnswered) -> Result<(
         Answer::Certain { .. } => return Err(Ignored::Stale),
         Answer::Unanswerable { why } => Resolution::Unanswerable { why: why.clone() },
         Answer::Pending { retry_after_ms } => pending(draft.now, &contract, &unknown, call_id, *retry_after_ms),
+        // Asked before it was clear that no attempt would follow: once more now, to close the key.
+        Answer::NotApplied
+            if !unknown.seal
+                && unknown.probe.0 < contract.probe.max_probes
+                && is_to_be_sealed(&draft.state, call_id, draft.now) =>
+        {
+            Resolution::Pending { next_probe_at: draft.now }
+        }
         Answer::NotApplied => not_applied(draft.now, &contract, timeout_ms, &unknown, call_id),
     };
     resolved(draft, call_id, &key, &unknown, resolution)
@@ -246,16 +254,36 @@ fn resolved(
     if not_applied { after_not_applied(draft, call_id) } else { after_settling(draft) }
 }
 
+/// Whether the run would make another attempt of this call at `now`: within the call's policy, the budget and the time.
+fn has_room(invocation: &Invocation, call_id: CallId, now: Timestamp) -> bool {
+    let call = invocation.execution().and_then(|execution| execution.call(call_id));
+    let (Some(run), Some((planned, state))) = (invocation.run.as_deref(), call) else {
+        return false;
+    };
+    matches!(run.phase, Phase::Executing(_))
+        && state.attempt.0 < planned.contract.retry.max_attempts
+        && run.spent.tool_calls < run.budget.max_tool_calls
+        && run.ends_at().is_none_or(|end| now < end)
+}
+
+/// Whether the owner is to close the key if it does not know it. Never while another attempt may follow: the owner would
+/// refuse it.
+pub(super) fn is_to_be_sealed(invocation: &Invocation, call_id: CallId, now: Timestamp) -> bool {
+    let call = invocation.execution().and_then(|execution| execution.call(call_id));
+    let takes_tombstones = call
+        .and_then(|(planned, _)| planned.contract.effect.as_ref())
+        .is_some_and(|contract| contract.tombstone && contract.dedupe == Dedupe::Key);
+    takes_tombstones && !has_room(invocation, call_id, now)
+}
+
 /// The change did not happen as of now: another attempt with the same key, within policy.
 fn after_not_applied(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> {
-    let Some((planned, state)) = draft.state.execution().and_then(|execution| execution.call(call_id)) else {
+    let Some((_, state)) = draft.state.execution().and_then(|execution| execution.call(call_id)) else {
         return Ok(());
     };
     let run = draft.state.run.as_deref().ok_or(Ignored::UnknownInvocation)?;
     let attempts = state.attempt.0;
-    let room = attempts < planned.contract.retry.max_attempts
-        && run.spent.tool_calls < run.budget.max_tool_calls
-        && run.ends_at().is_none_or(|end| draft.now < end);
+    let room = has_room(&draft.state, call_id, draft.now);
     match run.phase {
         Phase::Executing(_) if room => {
             let attempt = state.attempt.next();

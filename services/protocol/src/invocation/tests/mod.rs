@@ -10,4 +10,5 @@ mod properties;
 mod replay;
 mod table;
 mod tampered;
+mod tombstones;
 mod world;
