@@ -1,7 +1,7 @@
 //! When two committed histories count as one state: when nothing that can still happen tells them apart.
 //!
 //! Left out of a history's identity are names (versions, hashes and bases of events, digests of proposals) and what is only
-//! shown and never decided on (when an attempt was claimed, since when an outcome is unknown, …). Times are kept relative to the newest
+//! shown and never decided on (when an attempt was claimed, since when an outcome is unknown: here its owner has time without end, …). Times are kept relative to the newest
 //! event. Everything else is in, by default: a field that is added to the core multiplies states, it is never overlooked.
 //!
 //! This is sound because `handle` compares names for equality only, so that what matters of a basis is whether it is the

@@ -139,7 +139,7 @@ impl ToolsFile {
                 problem("arguments", "must be a JSON Schema: an object".to_owned());
             }
             if let Some(effect) = &tool.effect {
-                check_effect(effect, &mut problem);
+                check_effect(effect, tool.timeout_ms, &mut problem);
             }
             if tool.max_output_bytes > MOST_OUTPUT_BYTES {
                 problem("max_output_bytes", format!("at most {MOST_OUTPUT_BYTES}, so that a turn fits a record"));
@@ -173,7 +173,7 @@ impl ToolsFile {
     }
 }
 
-fn check_effect(effect: &EffectContract, problem: &mut impl FnMut(&str, String)) {
+fn check_effect(effect: &EffectContract, timeout_ms: u64, problem: &mut impl FnMut(&str, String)) {
     if let EffectKeyRule::Business(template) = &effect.key
         && !template.0.contains('{')
     {
@@ -188,6 +188,14 @@ fn check_effect(effect: &EffectContract, problem: &mut impl FnMut(&str, String))
     if effect.tombstone && !effect.query {
         let message = "a key is closed where its owner is asked; say `query: true`, or leave it out";
         problem("effect.tombstone", message.to_owned());
+    }
+    // The outcome may be unknown from the claim on, one lease before the window begins.
+    let least = timeout_ms.saturating_add(effect.settle_window_ms(timeout_ms));
+    if effect.query && effect.dedupe == Dedupe::Key && effect.probe.give_up_after_ms <= least {
+        let message = format!(
+            "must be more than {least} (twice `timeout_ms`, and `settle_ms`): before, \"not found\" does not count"
+        );
+        problem("effect.probe.give_up_after_ms", message);
     }
 }
 
@@ -228,6 +236,19 @@ mod tests {
             assert!(problem.contains(fix), "{problem}");
             assert_eq!(self::problems(effect(other)), [""; 0], "without a tombstone it is as good as ever");
         }
+    }
+
+    #[test]
+    fn an_owner_is_asked_until_its_not_found_counts_at_least() {
+        // The tool has its default of 10 s.
+        let declared = |give_up_after_ms: u64| json!({"settle_ms": 5, "probe": {"give_up_after_ms": give_up_after_ms}});
+        assert_eq!(problems(effect(declared(20_006))), [""; 0]);
+        let problems = problems(effect(declared(20_005)));
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.contains("effect.probe.give_up_after_ms: must be more than 20005 "), "{problem}");
+        let mut keyless = declared(1);
+        keyless["dedupe"] = json!("none");
+        assert_eq!(self::problems(effect(keyless)), [""; 0], "from it, \"not found\" never counts");
     }
 
     #[test]

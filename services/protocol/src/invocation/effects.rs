@@ -169,7 +169,20 @@ pub(super) fn probe_again(draft: &mut Draft, call_id: CallId) -> Result<(), Igno
         let why = format!("the owner was asked {} times without an answer", unknown.probe);
         return resolved(draft, call_id, &key, &unknown, Resolution::Unanswerable { why });
     }
+    if let Some(too_long) = too_long(draft.now, &contract, &unknown) {
+        return resolved(draft, call_id, &key, &unknown, too_long);
+    }
     draft.push(Fact::ProbeRequested { call_id, effect_key: key, attempt_id, probe: unknown.probe.next() })
+}
+
+/// When a person is asked instead of the owner.
+fn give_up_at(contract: &EffectContract, unknown: &Unknown) -> Timestamp {
+    unknown.since.plus_ms(contract.probe.give_up_after_ms)
+}
+
+fn too_long(now: Timestamp, contract: &EffectContract, unknown: &Unknown) -> Option<Resolution> {
+    let why = || format!("no certain answer came from the owner within {} ms", contract.probe.give_up_after_ms);
+    (now >= give_up_at(contract, unknown)).then(|| Resolution::Unanswerable { why: why() })
 }
 
 /// What the owner said.
@@ -208,9 +221,14 @@ fn pending(now: Timestamp, contract: &EffectContract, unknown: &Unknown, call_id
     if unknown.probe.0 >= contract.probe.max_probes {
         return Resolution::Unanswerable { why: format!("still pending after {} questions", unknown.probe) };
     }
+    if let Some(too_long) = too_long(now, contract, unknown) {
+        return too_long;
+    }
     let policy = contract.probe;
     let wait = backoff_ms(policy.base_ms, policy.cap_ms, unknown.probe.0, call_id.0.as_bytes());
-    Resolution::Pending { next_probe_at: now.plus_ms(wait.max(after_ms.min(policy.cap_ms))) }
+    let next_probe_at = now.plus_ms(wait.max(after_ms.min(policy.cap_ms)));
+    // No wait outlasts the time that the owner has: a person is asked when it is over, not at the next question.
+    Resolution::Pending { next_probe_at: next_probe_at.min(give_up_at(contract, unknown)) }
 }
 
 /// "Not found" counts only from an owner that enforces the key, and only for a question asked after the settle window:
@@ -226,7 +244,7 @@ fn not_applied(
         let why = "the owner does not know the key, and does not enforce it either".to_owned();
         return Resolution::Unanswerable { why };
     }
-    let settled_at = unknown.claim.lease_until.plus_ms(timeout_ms).plus_ms(contract.settle_ms);
+    let settled_at = unknown.claim.lease_until.plus_ms(contract.settle_window_ms(timeout_ms));
     if unknown.probed_at >= settled_at {
         return Resolution::NotApplied;
     }

@@ -4,6 +4,7 @@
 mod bounds;
 mod budgets;
 mod overtaken;
+mod patience;
 mod plans;
 mod progress;
 mod properties;
