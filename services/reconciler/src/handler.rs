@@ -6,28 +6,43 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chassis::registry::{ReconcileEndpoint, Registry, Tool, ToolKind};
-use chassis::{Failure, Handler, Metrics, Reply};
+use chassis::{Clock, Failure, Handler, Metrics, Reply};
 use protocol::{Answer, EffectAnswered, EffectContract, EffectOutcome, EffectQueried, EventId};
 use schemas::headers::TraceContext;
 use schemas::{Codec, Inbound, Outbound, Topic};
 use serde_json::json;
 
-use crate::{OwnerQuery, Question, Verb, answer, names};
+use crate::breaker::Breaker;
+use crate::{BreakerConfig, OwnerQuery, Question, Verb, answer, names};
 
 /// What an owner's answer may hold beside its output.
 const ENVELOPE_BYTES: usize = 4 * 1024;
 
-/// Asks owners. Holds no state.
+/// Asks owners.
 pub struct ReconcilerHandler {
     codec: Arc<Codec>,
     registry: Arc<Registry>,
     owner: Arc<dyn OwnerQuery>,
+    breaker: Breaker,
+    clock: Arc<dyn Clock>,
     metrics: Metrics,
 }
 
 impl ReconcilerHandler {
-    pub fn new(codec: Arc<Codec>, registry: Arc<Registry>, owner: Arc<dyn OwnerQuery>, metrics: Metrics) -> Self {
-        Self { codec, registry, owner, metrics }
+    pub fn new(
+        codec: Arc<Codec>,
+        registry: Arc<Registry>,
+        owner: Arc<dyn OwnerQuery>,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+    ) -> Self {
+        let breaker = Breaker::new(BreakerConfig::default());
+        Self { codec, registry, owner, breaker, clock, metrics }
+    }
+
+    /// Sets when owners are left alone.
+    pub fn with_breaker(self, config: BreakerConfig) -> Self {
+        Self { breaker: Breaker::new(config), ..self }
     }
 
     async fn ask(&self, query: &EffectQueried, trace: &TraceContext) -> Answer {
@@ -35,6 +50,10 @@ impl ReconcilerHandler {
             Ok(place) => place,
             Err(why) => return Answer::Unanswerable { why: why.to_owned() },
         };
+        if let Some(left) = self.breaker.left(&contract.owner, self.clock.elapsed()) {
+            self.metrics.count(names::BREAKER_SPARED, &[("owner", &contract.owner)]);
+            return Answer::Pending { retry_after_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX) };
+        }
         let question = Question {
             verb: Verb::Ask,
             url: &endpoint.url,
@@ -44,19 +63,26 @@ impl ReconcilerHandler {
             max_bytes: tool.max_output_bytes.saturating_add(ENVELOPE_BYTES),
             traceparent: trace.traceparent.as_deref(),
         };
-        let asked = self.put(&question).await;
+        let asked = self.put(&question, &contract.owner).await;
         // Asked first, so that an owner without tombstones, or one that cannot close now, has given its word at least.
         match asked {
             Answer::NotApplied if query.seal && contract.tombstone => {
-                self.put(&Question { verb: Verb::Close, ..question }).await
+                self.put(&Question { verb: Verb::Close, ..question }, &contract.owner).await
             }
             answer => answer,
         }
     }
 
     /// Puts one question to the owner.
-    async fn put(&self, question: &Question<'_>) -> Answer {
+    async fn put(&self, question: &Question<'_>, owner: &str) -> Answer {
         let reply = self.owner.ask(question).await;
+        if self.breaker.heard(owner, reply.reached(), self.clock.elapsed()) {
+            self.metrics.count(names::BREAKER_OPENED, &[("owner", owner)]);
+            tracing::warn!(
+                owner,
+                "the owner gave no usable reply several times in a row and is left alone for a while"
+            );
+        }
         let (answer, unusable) = answer(question.verb, &reply, question.request_fingerprint);
         if let Some(kind) = unusable {
             self.metrics.count(names::UNUSABLE, &[("kind", kind)]);

@@ -44,6 +44,17 @@ pub enum OwnerReply {
     Unreachable,
 }
 
+impl OwnerReply {
+    /// Whether the owner was there and at work, whatever it said. A 501 is a word: it has no such thing.
+    pub(crate) fn reached(&self) -> bool {
+        match self {
+            Self::Answered { status, .. } => *status < 500 || *status == 501,
+            Self::TooLarge => true,
+            Self::TimedOut | Self::Unreachable => false,
+        }
+    }
+}
+
 /// Asks an owning service, once.
 #[async_trait]
 pub trait OwnerQuery: Send + Sync {

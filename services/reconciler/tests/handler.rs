@@ -1,5 +1,6 @@
 //! The handler with a fake owner, and the HTTP edge against real sockets.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use chassis::registry::{AgentsFile, IngressFile, Registry, ToolsFile};
-use chassis::{Handler, Metrics};
+use chassis::{Clock, Handler, Metrics};
 use futures::executor::block_on;
 use protocol::*;
 use schemas::{Codec, CodecConfig, Inbound};
@@ -18,7 +19,7 @@ use turnwright_reconciler::{HttpOwner, OwnerQuery, OwnerReply, Question, Reconci
 
 /// An owner that answers questions in one way and tombstones in another.
 struct FakeOwner {
-    reply: OwnerReply,
+    reply: Mutex<OwnerReply>,
     closes: OwnerReply,
     asked: Mutex<Vec<String>>,
 }
@@ -29,14 +30,30 @@ impl OwnerQuery for FakeOwner {
         let Question { verb, url, effect_key, timeout, .. } = question;
         self.asked.lock().unwrap().push(format!("{verb:?} {url}/{effect_key} in {}", timeout.as_millis()));
         match verb {
-            Verb::Ask => self.reply.clone(),
+            Verb::Ask => self.reply.lock().unwrap().clone(),
             Verb::Close => self.closes.clone(),
         }
     }
 }
 
+/// A clock that stands until it is moved.
+#[derive(Default)]
+struct Still(AtomicU64);
+
+#[async_trait]
+impl Clock for Still {
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    async fn sleep(&self, _: Duration) {
+        panic!("a handler that asks an owner waits for nothing else");
+    }
+}
+
 struct World {
     owner: Arc<FakeOwner>,
+    clock: Arc<Still>,
     metrics: Metrics,
     codec: Arc<Codec>,
     handler: ReconcilerHandler,
@@ -68,11 +85,13 @@ fn world_that_closes(reply: OwnerReply, closes: OwnerReply) -> World {
         digest: Digest::default(),
         directory: "".into(),
     };
-    let owner = Arc::new(FakeOwner { reply, closes, asked: Mutex::default() });
+    let owner = Arc::new(FakeOwner { reply: Mutex::new(reply), closes, asked: Mutex::default() });
     let (metrics, codec) = (Metrics::silent("reconciler"), Arc::new(Codec::new(CodecConfig::default())));
     let asked = Arc::clone(&owner) as Arc<dyn OwnerQuery>;
-    let handler = ReconcilerHandler::new(Arc::clone(&codec), Arc::new(registry), asked, metrics.clone());
-    World { owner, metrics, codec, handler }
+    let clock = Arc::new(Still::default());
+    let ticking = Arc::clone(&clock) as Arc<dyn Clock>;
+    let handler = ReconcilerHandler::new(Arc::clone(&codec), Arc::new(registry), asked, ticking, metrics.clone());
+    World { owner, clock, metrics, codec, handler }
 }
 
 fn query(tool: &str) -> EffectQueried {
@@ -194,6 +213,42 @@ fn a_tombstone_without_an_answer_is_tried_again_and_one_that_is_not_taken_is_cou
     let world = world_that_closes(replied(404, ""), replied(405, ""));
     assert_eq!(world.answer_to(sealing("final_refund")).answer, Answer::NotApplied);
     assert_eq!(world.metrics.total(names::UNUSABLE), 1);
+}
+
+#[test]
+fn an_owner_that_is_down_is_left_alone_for_a_while_and_then_asked_once() {
+    for down in [OwnerReply::TimedOut, OwnerReply::Unreachable, replied(503, "")] {
+        let world = world(down);
+        let pending = |ms| Answer::Pending { retry_after_ms: ms };
+        let asked = || world.owner.asked.lock().unwrap().len();
+        for n in 1..=5 {
+            assert_eq!((world.answer("refund").answer, asked()), (pending(0), n));
+        }
+        assert_eq!((world.answer("final_refund").answer, asked()), (pending(10_000), 5), "the same owner");
+        world.clock.0.store(4_000, Ordering::Relaxed);
+        assert_eq!((world.answer("refund").answer, asked()), (pending(6_000), 5));
+        let counted = |name| world.metrics.total(name);
+        assert_eq!((counted(names::BREAKER_OPENED), counted(names::BREAKER_SPARED)), (1, 2));
+        world.clock.0.store(10_000, Ordering::Relaxed);
+        assert_eq!((world.answer("refund").answer, asked()), (pending(0), 6), "one goes through");
+        assert_eq!((world.answer("refund").answer, asked()), (pending(10_000), 6));
+        *world.owner.reply.lock().unwrap() = replied(404, "");
+        world.clock.0.store(20_000, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert_eq!(world.answer("refund").answer, Answer::NotApplied, "it is back");
+        }
+    }
+}
+
+#[test]
+fn an_owner_that_says_nothing_usable_and_is_there_is_asked_every_time() {
+    for word in [replied(200, "<html>"), replied(401, ""), replied(429, ""), OwnerReply::TooLarge] {
+        let world = world(word);
+        for _ in 0..20 {
+            world.answer("refund");
+        }
+        assert_eq!(world.owner.asked.lock().unwrap().len(), 20);
+    }
 }
 
 #[test]
