@@ -13,9 +13,10 @@ pub struct BreakerConfig {
     /// How long the owner is left alone then.
     ///
     /// A question that an open breaker answers as pending still counts against the effect's `max_probes`: the core bounds
-    /// how often it asks, not whom it reached, and a person must be called in the end. The core waits at least as long
-    /// as the answer says (up to the effect's `cap_ms`), so an effect loses no more than one question per pause. With
-    /// the defaults of both, that is as many as its own backoff would have spent on an owner that is down.
+    /// how often it asks, not whom it reached, and a person must be called in the end. The core then waits for its own
+    /// backoff or for what is left of the pause (up to the effect's `cap_ms`), whichever is longer, so that an open
+    /// breaker never uses up an effect's questions sooner than asking in vain would have. The default is well below
+    /// the default `cap_ms`, so that what is left is waited for in full.
     pub pause: Duration,
     /// The most owners remembered; further ones are asked as if they had no breaker.
     pub max_owners: usize,

@@ -177,8 +177,12 @@ impl OwnerQuery for SimOwner {
             return OwnerReply::TimedOut;
         }
         let mut books = self.lock();
-        if question.verb == Verb::Close && !books.applied.iter().any(|it| &it.key == question.effect_key) {
-            books.refused.insert(question.effect_key.clone());
+        let is_applied = books.applied.iter().any(|application| &application.key == question.effect_key);
+        if question.verb == Verb::Close && !is_applied && books.refused.insert(question.effect_key.clone()) {
+            self.world.injected("key_closed");
+            if books.in_flight.iter().any(|(_, application)| &application.key == question.effect_key) {
+                self.world.injected("closed_before_arrival");
+            }
         }
         let applied = books.applied.iter().find(|application| &application.key == question.effect_key);
         let (status, body): (u16, Value) = match applied {

@@ -123,7 +123,7 @@ fn never_applied_is_final_once_the_owner_has_closed_the_key() {
     assert_eq!(questions.load(Ordering::Relaxed), 3, "twice for the first attempt, once for the last");
     assert_eq!((ended.effects[0].status, ended.effects_unresolved), (EffectStatus::Rejected, false));
     let events = events(&pipeline, id(1));
-    let at = |wanted: fn(&Fact) -> bool| events.iter().filter(move |event| wanted(&event.fact)).last().unwrap().at;
+    let at = |wanted: fn(&Fact) -> bool| events.iter().rfind(move |event| wanted(&event.fact)).unwrap().at;
     let unknown = at(|fact| matches!(fact, Fact::EffectUnknown { .. }));
     let settled = at(|fact| matches!(fact, Fact::CallSettled { .. }));
     assert!(settled < unknown.plus_ms(1_000), "a closed key waits for no settle window: {unknown:?} {settled:?}");
