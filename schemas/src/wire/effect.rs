@@ -19,6 +19,7 @@ scoped!(EffectQueried {
     request_fingerprint: Hex,
     unknown_since: Time,
     lease_until: Time,
+    seal: bool,
 });
 
 impl Mapped for p::EffectQueried {
@@ -35,6 +36,7 @@ impl Mapped for p::EffectQueried {
             request_fingerprint: Hex(self.request_fingerprint),
             unknown_since: Time(self.unknown_since),
             lease_until: Time(self.lease_until),
+            seal: self.seal,
         }))
     }
 
@@ -50,6 +52,7 @@ impl Mapped for p::EffectQueried {
             request_fingerprint: wire.request_fingerprint.0,
             unknown_since: wire.unknown_since.0,
             lease_until: wire.lease_until.0,
+            seal: wire.seal,
         })
     }
 

@@ -273,6 +273,7 @@ impl Dice {
             request_fingerprint: self.digest(),
             unknown_since: self.time(),
             lease_until: self.time(),
+            seal: self.flag(),
         }
     }
 

@@ -149,6 +149,10 @@ pub struct EffectQueried {
     pub request_fingerprint: Digest,
     pub unknown_since: Timestamp,
     pub lease_until: Timestamp,
+    /// No other attempt is to follow, and the owner takes tombstones: where it does not know the key, it is asked to close
+    /// it, so that "never applied" is final.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub seal: bool,
 }
 
 /// `resolutions`: what the owner said.

@@ -55,7 +55,8 @@ pub struct EffectContract {
     pub dedupe: Dedupe,
     /// Whether the owner can be asked by Effect Key.
     pub query: bool,
-    /// Whether the owner lets us write a tombstone under the key.
+    /// Whether the owner closes a key on demand: a change that it has not applied it will then never apply. With a
+    /// business key that holds for every run, later ones included.
     #[serde(default)]
     pub tombstone: bool,
     /// Added to lease end + request timeout before the owner's "not found" counts.
@@ -63,6 +64,14 @@ pub struct EffectContract {
     pub settle_ms: u64,
     #[serde(default)]
     pub probe: ProbePolicy,
+}
+
+impl EffectContract {
+    /// From the end of an attempt's lease until the owner's "not found" counts: a request that was written at the lease's
+    /// last moment may take one more timeout to arrive.
+    pub fn settle_window_ms(&self, timeout_ms: u64) -> u64 {
+        timeout_ms.saturating_add(self.settle_ms)
+    }
 }
 
 fn default_settle_ms() -> u64 {
@@ -128,11 +137,14 @@ pub struct ProbePolicy {
     pub max_probes: u32,
     pub base_ms: u64,
     pub cap_ms: u64,
+    /// How long after the outcome became unknown a person is asked, however few questions there were; by the store's time.
+    /// Must leave room for the settle window.
+    pub give_up_after_ms: u64,
 }
 
 impl Default for ProbePolicy {
     fn default() -> Self {
-        Self { max_probes: 12, base_ms: 250, cap_ms: 60_000 }
+        Self { max_probes: 12, base_ms: 250, cap_ms: 60_000, give_up_after_ms: 15 * 60 * 1_000 }
     }
 }
 
@@ -236,7 +248,7 @@ mod tests {
             query: true,
             tombstone: false,
             settle_ms: 500,
-            probe: ProbePolicy { max_probes: 12, base_ms: 250, cap_ms: 60_000 },
+            probe: ProbePolicy { max_probes: 12, base_ms: 250, cap_ms: 60_000, give_up_after_ms: 900_000 },
         };
         let whole = ToolContract {
             tool: "refund".into(),
@@ -251,6 +263,13 @@ mod tests {
             required: false,
         };
         assert_eq!(contract, whole);
+    }
+
+    #[test]
+    fn a_policy_of_questions_that_was_stored_without_a_time_limit_gets_the_default() {
+        let stored = json!({"max_probes": 3, "base_ms": 100, "cap_ms": 1_000});
+        let policy: ProbePolicy = serde_json::from_value(stored).unwrap();
+        assert_eq!(policy, ProbePolicy { max_probes: 3, base_ms: 100, cap_ms: 1_000, ..ProbePolicy::default() });
     }
 
     #[test]

@@ -4,13 +4,17 @@
 use protocol::{Answer, CallError, Digest, EffectOutcome, ErrorClass, JsonLimits, Receipt, parse_bounded};
 use serde_json::Value;
 
-use crate::OwnerReply;
+use crate::{OwnerReply, Verb};
+
+/// What the model and the caller read of an effect whose key was closed.
+const NEVER_APPLIED: &str = "the owner never applied it, and has closed its key";
 
 /// The longest effect ID kept, in bytes.
 const MAX_EFFECT_ID_BYTES: usize = 256;
 
-/// The answer, and for a reply without a usable word the kind of it, as a metric label.
-pub fn answer(reply: &OwnerReply, request_fingerprint: &Digest) -> (Answer, Option<&'static str>) {
+/// The answer, and for a reply without a usable word the kind of it, as a metric label. `schemas/owner.md` says what an
+/// owner may reply.
+pub fn answer(verb: Verb, reply: &OwnerReply, request_fingerprint: &Digest) -> (Answer, Option<&'static str>) {
     let pending = |kind| (Answer::Pending { retry_after_ms: 0 }, Some(kind));
     let (status, body, retry_after_ms) = match reply {
         OwnerReply::Answered { status, body, retry_after_ms } => (*status, body, retry_after_ms.unwrap_or(0)),
@@ -19,21 +23,23 @@ pub fn answer(reply: &OwnerReply, request_fingerprint: &Digest) -> (Answer, Opti
         OwnerReply::Unreachable => return pending("unreachable"),
     };
     let later = |kind| (Answer::Pending { retry_after_ms }, kind);
-    match status {
-        200 => match word(body, request_fingerprint) {
+    match (verb, status) {
+        (_, 200) | (Verb::Close, 201) => match word(verb, body, request_fingerprint) {
             Some(answer) => (answer, None),
             None => later(Some("garbage")),
         },
-        202 => later(None),
-        404 => (Answer::NotApplied, None),
-        401 | 403 => later(Some("unauthorized")),
-        429 => later(Some("rate_limited")),
-        500..=599 => later(Some("server_error")),
+        (_, 202) => later(None),
+        (Verb::Ask, 404) => (Answer::NotApplied, None),
+        // No tombstones, against the declaration: what the owner said when it was asked stays as it is.
+        (Verb::Close, 404 | 405 | 501) => (Answer::NotApplied, Some("no_tombstone")),
+        (_, 401 | 403) => later(Some("unauthorized")),
+        (_, 429) => later(Some("rate_limited")),
+        (_, 500..=599) => later(Some("server_error")),
         _ => later(Some("unexpected_status")),
     }
 }
 
-fn word(body: &[u8], request_fingerprint: &Digest) -> Option<Answer> {
+fn word(verb: Verb, body: &[u8], request_fingerprint: &Digest) -> Option<Answer> {
     let limits = JsonLimits { bytes: body.len(), ..JsonLimits::default() };
     let value = parse_bounded(body, limits).ok()?;
     let is_ours = |word: &Value| word.as_str() == Some(request_fingerprint.to_string().as_str());
@@ -56,7 +62,11 @@ fn word(body: &[u8], request_fingerprint: &Digest) -> Option<Answer> {
             Some(Answer::Certain { outcome: EffectOutcome::Committed { receipt, output } })
         }
         "rejected" => {
-            let error = CallError::new(ErrorClass::BusinessRejected, "the owner has rejected it");
+            let closed = value.get("closed").and_then(Value::as_bool).unwrap_or(verb == Verb::Close);
+            let error = match closed {
+                true => CallError::new(ErrorClass::Unavailable, NEVER_APPLIED),
+                false => CallError::new(ErrorClass::BusinessRejected, "the owner has rejected it"),
+            };
             Some(Answer::Certain { outcome: EffectOutcome::Rejected { error } })
         }
         _ => None,

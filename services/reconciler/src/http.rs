@@ -1,4 +1,4 @@
-//! Owning services over HTTP: `GET {url}/{effect_key}`. Only URLs of the registry are asked, redirects are not followed,
+//! Owning services over HTTP: `GET` and `PUT {url}/{effect_key}`. Only URLs of the registry are asked, redirects are not followed,
 //! and the body is bounded while it streams (S6, S8).
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, Request, Response, Url, redirect, retry};
 
-use crate::{OwnerQuery, OwnerReply, Question};
+use crate::{OwnerQuery, OwnerReply, Question, Verb};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest pause that a `Retry-After` may ask for.
@@ -43,9 +43,16 @@ impl OwnerQuery for HttpOwner {
         let Some(url) = address(question) else {
             return OwnerReply::Unreachable;
         };
-        let mut request = Request::new(Method::GET, url);
+        let method = match question.verb {
+            Verb::Ask => Method::GET,
+            Verb::Close => Method::PUT,
+        };
+        let mut request = Request::new(method, url);
         *request.timeout_mut() = Some(question.timeout);
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if let Ok(fingerprint) = HeaderValue::from_str(&question.request_fingerprint.to_string()) {
+            request.headers_mut().insert(HeaderName::from_static("turnwright-request-fingerprint"), fingerprint);
+        }
         if let Some(Ok(value)) = question.traceparent.map(HeaderValue::from_str) {
             request.headers_mut().insert(HeaderName::from_static("traceparent"), value);
         }

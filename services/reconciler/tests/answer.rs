@@ -2,15 +2,19 @@
 
 use protocol::{Answer, Digest, EffectOutcome, ErrorClass};
 use serde_json::json;
-use turnwright_reconciler::{OwnerReply, answer};
+use turnwright_reconciler::{OwnerReply, Verb, answer};
 
 fn fingerprint() -> Digest {
     Digest::of("request", &[b"ours"])
 }
 
 fn said(status: u16, body: &str) -> (Answer, Option<&'static str>) {
+    says(Verb::Ask, status, body)
+}
+
+fn says(verb: Verb, status: u16, body: &str) -> (Answer, Option<&'static str>) {
     let reply = OwnerReply::Answered { status, body: body.into(), retry_after_ms: Some(700) };
-    answer(&reply, &fingerprint())
+    answer(verb, &reply, &fingerprint())
 }
 
 #[test]
@@ -66,7 +70,7 @@ fn only_the_owners_word_is_certain_and_the_rest_is_asked_again() {
         (OwnerReply::Unreachable, "unreachable"),
         (OwnerReply::TooLarge, "too_large"),
     ] {
-        assert_eq!(answer(&reply, &fingerprint()), (pending(0), Some(kind)));
+        assert_eq!(answer(Verb::Ask, &reply, &fingerprint()), (pending(0), Some(kind)));
     }
 }
 
@@ -77,4 +81,61 @@ fn another_request_under_the_key_is_for_a_person() {
         let body = format!(r#"{{"status":"{status}","effect_id":"e-1","request_fingerprint":"{other}"}}"#);
         assert!(matches!(said(200, &body), (Answer::Unanswerable { .. }, None)), "{status}");
     }
+}
+
+/// The class and the message of a certain "no".
+fn rejection((answer, kind): (Answer, Option<&'static str>)) -> (ErrorClass, String) {
+    let Answer::Certain { outcome: EffectOutcome::Rejected { error } } = answer else { panic!("{answer:?}") };
+    assert_eq!(kind, None);
+    (error.class, error.message)
+}
+
+#[test]
+fn a_closed_key_was_never_applied_and_is_no_business_rejection() {
+    let never = (ErrorClass::Unavailable, "the owner never applied it, and has closed its key".to_owned());
+    for (verb, status, body) in [
+        (Verb::Close, 200, r#"{"status":"rejected"}"#),
+        (Verb::Close, 201, r#"{"status":"rejected"}"#),
+        (Verb::Close, 201, r#"{"status":"rejected","closed":true}"#),
+        (Verb::Ask, 200, r#"{"status":"rejected","closed":true}"#),
+    ] {
+        assert_eq!(rejection(says(verb, status, body)), never, "{verb:?} {status} {body}");
+    }
+    for verb in [Verb::Ask, Verb::Close] {
+        let (class, _) = rejection(says(verb, 200, r#"{"status":"rejected","closed":false}"#));
+        assert_eq!(class, ErrorClass::BusinessRejected, "it was rejected before anybody closed the key");
+    }
+}
+
+#[test]
+fn a_tombstone_that_finds_the_effect_applied_brings_its_receipt() {
+    let (answer, kind) = says(Verb::Close, 200, r#"{"status":"committed","effect_id":"e-1"}"#);
+    let Answer::Certain { outcome: EffectOutcome::Committed { receipt: Some(receipt), .. } } = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!((receipt.effect_id.as_str(), kind), ("e-1", None));
+}
+
+#[test]
+fn only_an_owner_that_has_no_tombstones_leaves_it_at_not_applied() {
+    let pending = Answer::Pending { retry_after_ms: 700 };
+    let table = [
+        (404, Answer::NotApplied, Some("no_tombstone")),
+        (405, Answer::NotApplied, Some("no_tombstone")),
+        (501, Answer::NotApplied, Some("no_tombstone")),
+        (202, pending.clone(), None),
+        (201, pending.clone(), Some("garbage")),
+        (403, pending.clone(), Some("unauthorized")),
+        (429, pending.clone(), Some("rate_limited")),
+        (500, pending.clone(), Some("server_error")),
+        (409, pending.clone(), Some("unexpected_status")),
+    ];
+    for (status, expected, kind) in table {
+        assert_eq!(says(Verb::Close, status, ""), (expected, kind), "{status}");
+    }
+    assert_eq!(
+        said(201, r#"{"status":"rejected"}"#),
+        (pending, Some("unexpected_status")),
+        "a question creates nothing"
+    );
 }

@@ -1,8 +1,8 @@
-//! What happened, put into the protocol's words (M11, M16). Pure: a table over phase, status and whether the call has an
-//! effect. A read's error is its class; an effect is settled by its owner's own word only, and everything between
-//! "nothing was sent" and that word is unknown.
+//! What happened, put into the protocol's words (M11, M16). Pure: a table over phase, status, the owner's words and what
+//! it promises; `schemas/owner.md` says it to owners. A read's error is its class; an effect is settled by its owner's own
+//! word on this very request only, and everything between "nothing was sent" and that word is unknown.
 
-use protocol::{AttemptOutcome, CallError, Digest, ErrorClass, JsonLimits, Receipt, parse_bounded};
+use protocol::{AttemptOutcome, CallError, Dedupe, Digest, ErrorClass, JsonLimits, Receipt, parse_bounded};
 use serde_json::Value;
 
 use crate::{Answered, Body, Transported};
@@ -10,22 +10,31 @@ use crate::{Answered, Body, Transported};
 /// The longest effect ID kept of a body, in bytes.
 const MAX_EFFECT_ID_BYTES: usize = 256;
 
+const KEY_IS_TAKEN: &str = "another request has this Effect Key at the owner; ours was not applied";
+const KEY_IS_TAKEN_CODES: [&str; 2] = ["fingerprint_mismatch", "idempotency_key_reused"];
+
 /// Whether a call changes anything at its tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
     Read,
-    Effect,
+    Effect {
+        request_fingerprint: Digest,
+        /// Whether the owner applies a key at most once.
+        dedupe: Dedupe,
+    },
 }
 
 /// The outcome of one attempt. Messages name a status or a phase, never arguments or bodies.
 pub fn classify(transported: &Transported, kind: CallKind) -> AttemptOutcome {
     match (transported, kind) {
         (Transported::Answered(answered), CallKind::Read) => read(answered),
-        (Transported::Answered(answered), CallKind::Effect) => effect(answered),
-        (Transported::NothingSent { class, why }, CallKind::Effect) => {
+        (Transported::Answered(answered), CallKind::Effect { request_fingerprint, dedupe }) => {
+            effect(answered, &request_fingerprint, dedupe)
+        }
+        (Transported::NothingSent { class, why }, CallKind::Effect { .. }) => {
             AttemptOutcome::NothingSent { error: CallError::new(*class, *why) }
         }
-        (Transported::Uncertain { why, .. }, CallKind::Effect) => unknown(*why),
+        (Transported::Uncertain { why, .. }, CallKind::Effect { .. }) => unknown(*why),
         (Transported::NothingSent { class, why } | Transported::Uncertain { class, why }, CallKind::Read) => {
             AttemptOutcome::Failed { error: CallError::new(*class, *why) }
         }
@@ -34,6 +43,10 @@ pub fn classify(transported: &Transported, kind: CallKind) -> AttemptOutcome {
 
 fn unknown(why: impl Into<String>) -> AttemptOutcome {
     AttemptOutcome::Unknown { error: CallError::new(ErrorClass::OutcomeUnknown, why) }
+}
+
+fn failed(class: ErrorClass, why: impl Into<String>) -> AttemptOutcome {
+    AttemptOutcome::Failed { error: CallError::new(class, why) }
 }
 
 /// Why a body is not an output.
@@ -85,11 +98,14 @@ fn class_of(status: u16) -> ErrorClass {
     }
 }
 
-fn effect(answered: &Answered) -> AttemptOutcome {
+fn effect(answered: &Answered, ours: &Digest, dedupe: Dedupe) -> AttemptOutcome {
     let status = answered.status;
     let body = output(answered);
-    let word = body.as_ref().ok().filter(|_| !(200..=299).contains(&status)).and_then(|body| word(body, answered));
-    if let Some(word) = word {
+    let words = body.as_ref().ok();
+    if let Some(outcome) = words.and_then(|body| another_request(body, ours, dedupe)) {
+        return outcome;
+    }
+    if let Some(word) = words.filter(|_| !(200..=299).contains(&status)).and_then(|body| word(body, answered)) {
         return word;
     }
     match status {
@@ -99,19 +115,34 @@ fn effect(answered: &Answered) -> AttemptOutcome {
             Err(Unreadable::Invalid) => unknown(format!("HTTP {status} with a body that is not bounded JSON")),
             Err(Unreadable::TooLarge) => unknown(format!("HTTP {status} with a body over the tool's max_output_bytes")),
         },
-        // Not processed, by definition: as good as not sent.
-        429 => AttemptOutcome::NothingSent {
-            error: CallError {
-                retry_after_ms: answered.retry_after_ms,
-                ..CallError::new(ErrorClass::RateLimited, "the owner takes no more requests for now (HTTP 429)")
-            },
-        },
+        429 => too_many(answered, dedupe),
         408 => unknown("the owner gave up waiting for the request (HTTP 408)"),
-        409 if is_in_progress(&body) => unknown("the owner is still at a request with this key (HTTP 409)"),
-        400..=499 => AttemptOutcome::Failed {
-            error: CallError::new(class_of(status), format!("the owner refused the request (HTTP {status})")),
-        },
+        409 if words.is_some_and(is_in_progress) => unknown("the owner is still at a request with this key (HTTP 409)"),
+        422 if words.is_some_and(says_key_is_taken) => failed(ErrorClass::Conflict, KEY_IS_TAKEN),
+        400..=499 => failed(class_of(status), format!("the owner refused the request (HTTP {status})")),
         _ => unknown(format!("HTTP {status} without the owner's word on the effect")),
+    }
+}
+
+/// What an answer that names another request than ours comes to: never to our commit. An owner that enforces the key has
+/// given it to that other request and cannot apply ours; one that does not has said nothing about ours.
+fn another_request(body: &Value, ours: &Digest, dedupe: Dedupe) -> Option<AttemptOutcome> {
+    match (body.get("request_fingerprint")?, dedupe) {
+        (Value::Null, _) => None,
+        (Value::String(theirs), _) if *theirs == ours.to_string() => None,
+        (Value::String(_), Dedupe::Key) => Some(failed(ErrorClass::Conflict, KEY_IS_TAKEN)),
+        _ => Some(unknown("the answer is about another request")),
+    }
+}
+
+/// 429 is "not processed" by definition. An owner that enforces the key may be asked again, as if nothing had been sent;
+/// at any other one only what was really not sent may follow itself.
+fn too_many(answered: &Answered, dedupe: Dedupe) -> AttemptOutcome {
+    let error = CallError::new(ErrorClass::RateLimited, "the owner takes no more requests for now (HTTP 429)");
+    let error = CallError { retry_after_ms: answered.retry_after_ms, ..error };
+    match dedupe {
+        Dedupe::Key => AttemptOutcome::NothingSent { error },
+        Dedupe::None => AttemptOutcome::Failed { error },
     }
 }
 
@@ -130,9 +161,14 @@ fn word(body: &Value, answered: &Answered) -> Option<AttemptOutcome> {
     }
 }
 
-fn is_in_progress(body: &Result<Value, Unreadable>) -> bool {
-    let status = body.as_ref().ok().and_then(|body| body.get("status")?.as_str());
-    status == Some("in_progress")
+fn is_in_progress(body: &Value) -> bool {
+    body.get("status").and_then(Value::as_str) == Some("in_progress")
+}
+
+/// An owner's words for "the key belongs to another request", in one of the fields where error codes stand.
+fn says_key_is_taken(body: &Value) -> bool {
+    let codes = ["error", "code", "type"].into_iter().filter_map(|field| body.get(field)?.as_str());
+    codes.into_iter().any(|code| KEY_IS_TAKEN_CODES.contains(&code))
 }
 
 /// The owner's receipt (M19): its ID from `effect_id`, `id` or the header, and the digest of what it said.

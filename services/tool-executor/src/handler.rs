@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chassis::registry::Registry;
+use chassis::registry::{Registry, Tool};
 use chassis::{Beside, Bus, Clock, Failure, Handler, Metrics, Reply};
 use futures::FutureExt;
 use futures::future::{self, BoxFuture, Either};
 use protocol::{
-    AttemptId, AttemptOutcome, CallError, ClaimRefusal, ErrorClass, EventId, Ignored, Input, ToolCallDispatched,
-    ToolCallSettled, may_start_read,
+    AttemptId, AttemptOutcome, CallError, ClaimRefusal, Dedupe, ErrorClass, EventId, Ignored, Input,
+    ToolCallDispatched, ToolCallSettled, may_start_read,
 };
 use schemas::headers::TraceContext;
 use schemas::{Codec, Inbound, Outbound};
@@ -145,9 +145,10 @@ impl ExecutorHandler {
         trace: &TraceContext,
         started: Duration,
     ) -> AttemptOutcome {
-        let kind = if dispatch.effect.is_some() { CallKind::Effect } else { CallKind::Read };
+        let tool = self.registry.tool(&dispatch.tool);
+        let kind = kind(dispatch, tool);
         let nothing_sent = |class, why| classify(&Transported::NothingSent { class, why }, kind);
-        let Some(tool) = self.registry.tool(&dispatch.tool) else {
+        let Some(tool) = tool else {
             return nothing_sent(ErrorClass::Unavailable, "the tool is not in this executor's registry");
         };
         let held = self.clock.elapsed().saturating_sub(started);
@@ -287,6 +288,17 @@ impl Handler for ExecutorHandler {
             }
         }
         Ok(reply)
+    }
+}
+
+/// How a call's answer is to be read. Where the registry promises nothing, nothing is promised.
+fn kind(dispatch: &ToolCallDispatched, tool: Option<&Tool>) -> CallKind {
+    match &dispatch.effect {
+        None => CallKind::Read,
+        Some(effect) => CallKind::Effect {
+            request_fingerprint: effect.request_fingerprint,
+            dedupe: tool.and_then(|tool| tool.effect.as_ref()).map_or(Dedupe::None, |contract| contract.dedupe),
+        },
     }
 }
 

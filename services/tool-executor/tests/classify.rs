@@ -1,10 +1,24 @@
 //! The table from what happened to the protocol's words.
 
-use protocol::{AttemptOutcome, ErrorClass};
+use protocol::{AttemptOutcome, Dedupe, Digest, ErrorClass};
 use turnwright_tool_executor::{Answered, Body, CallKind, Transported, classify};
 
 fn answered(status: u16, body: &str) -> Transported {
     Transported::Answered(Answered::new(status, body))
+}
+
+fn ours() -> Digest {
+    Digest::of("request", &[b"ours"])
+}
+
+/// An effect whose owner enforces the key.
+fn effect() -> CallKind {
+    CallKind::Effect { request_fingerprint: ours(), dedupe: Dedupe::Key }
+}
+
+/// One whose owner does not.
+fn keyless() -> CallKind {
+    CallKind::Effect { request_fingerprint: ours(), dedupe: Dedupe::None }
 }
 
 /// An outcome in one word, with its error's class.
@@ -65,6 +79,11 @@ fn an_effect_is_settled_by_its_owners_word_only() {
         (409, r#"{"status":"in_progress"}"#, unknown),
         (409, r#"{"outcome":"committed","effect_id":"e-1"}"#, ("succeeded", None)),
         (422, "", ("failed", Some(InvalidArguments))),
+        (422, r#"{"error":"amount is negative"}"#, ("failed", Some(InvalidArguments))),
+        (422, r#"{"error":"fingerprint_mismatch"}"#, ("failed", Some(Conflict))),
+        (422, r#"{"code":"idempotency_key_reused"}"#, ("failed", Some(Conflict))),
+        (422, r#"{"type":"fingerprint_mismatch"}"#, ("failed", Some(Conflict))),
+        (400, r#"{"error":"fingerprint_mismatch"}"#, ("failed", Some(InvalidArguments))),
         (429, "", ("nothing_sent", Some(RateLimited))),
         (500, "", unknown),
         (503, r#"{"outcome":"pending"}"#, unknown),
@@ -72,7 +91,7 @@ fn an_effect_is_settled_by_its_owners_word_only() {
         (500, r#"{"outcome":"committed","effect_id":7}"#, ("succeeded", None)),
     ];
     for (status, body, expected) in table {
-        assert_eq!(short(&classify(&answered(status, body), CallKind::Effect)), expected, "{status} {body}");
+        assert_eq!(short(&classify(&answered(status, body), effect())), expected, "{status} {body}");
     }
 }
 
@@ -81,23 +100,23 @@ fn the_phase_decides_when_there_is_no_answer() {
     let nothing = Transported::NothingSent { class: ErrorClass::Unavailable, why: "refused" };
     let uncertain = Transported::Uncertain { class: ErrorClass::Timeout, why: "no answer" };
     assert_eq!(short(&classify(&nothing, CallKind::Read)), ("failed", Some(ErrorClass::Unavailable)));
-    assert_eq!(short(&classify(&nothing, CallKind::Effect)), ("nothing_sent", Some(ErrorClass::Unavailable)));
+    assert_eq!(short(&classify(&nothing, effect())), ("nothing_sent", Some(ErrorClass::Unavailable)));
     assert_eq!(short(&classify(&uncertain, CallKind::Read)), ("failed", Some(ErrorClass::Timeout)));
-    assert_eq!(short(&classify(&uncertain, CallKind::Effect)), ("unknown", Some(ErrorClass::OutcomeUnknown)));
+    assert_eq!(short(&classify(&uncertain, effect())), ("unknown", Some(ErrorClass::OutcomeUnknown)));
 }
 
 #[test]
 fn a_body_over_the_limit_is_no_output() {
     let large = Transported::Answered(Answered { body: Body::TooLarge, ..Answered::new(200, "") });
     assert_eq!(short(&classify(&large, CallKind::Read)), ("failed", Some(ErrorClass::OutputTooLarge)));
-    assert_eq!(short(&classify(&large, CallKind::Effect)), ("unknown", Some(ErrorClass::OutcomeUnknown)));
+    assert_eq!(short(&classify(&large, effect())), ("unknown", Some(ErrorClass::OutcomeUnknown)));
 }
 
 #[test]
 fn a_receipt_comes_from_the_body_or_else_the_header() {
     let id = |body: &str, header: Option<&str>| {
         let answer = Answered { effect_id: header.map(str::to_owned), ..Answered::new(201, body) };
-        match classify(&Transported::Answered(answer), CallKind::Effect) {
+        match classify(&Transported::Answered(answer), effect()) {
             AttemptOutcome::Succeeded { receipt, .. } => receipt.map(|receipt| receipt.effect_id),
             other => panic!("{other:?}"),
         }
@@ -112,7 +131,7 @@ fn a_receipt_comes_from_the_body_or_else_the_header() {
 fn retry_after_travels_with_the_error_and_bodies_never_do() {
     let body = r#"{"outcome":"rejected","reason":"canary-secret"}"#;
     for status in [200, 400, 409, 429, 500] {
-        for kind in [CallKind::Read, CallKind::Effect] {
+        for kind in [CallKind::Read, effect()] {
             let answer = Answered { retry_after_ms: Some(2_000), ..Answered::new(status, body) };
             match classify(&Transported::Answered(answer), kind) {
                 AttemptOutcome::Succeeded { .. } => assert_eq!(status, 200),
@@ -128,8 +147,48 @@ fn retry_after_travels_with_the_error_and_bodies_never_do() {
         }
     }
     let busy = Transported::Answered(Answered { retry_after_ms: Some(2_000), ..Answered::new(429, "") });
-    let AttemptOutcome::NothingSent { error } = classify(&busy, CallKind::Effect) else {
-        panic!("429 is not processed")
-    };
+    let AttemptOutcome::NothingSent { error } = classify(&busy, effect()) else { panic!("429 is not processed") };
     assert_eq!(error.retry_after_ms, Some(2_000));
+}
+
+#[test]
+fn an_answer_about_another_request_is_never_our_commit() {
+    let other = Digest::of("request", &[b"another"]);
+    let about = |fingerprint: &str, more: &str| format!(r#"{{"request_fingerprint":{fingerprint}{more}}}"#);
+    let theirs = format!("\"{other}\"");
+    for (status, more) in [
+        (200, r#","effect_id":"e-1""#),
+        (201, r#","effect_id":"e-1""#),
+        (202, ""),
+        (409, r#","outcome":"committed","effect_id":"e-1""#),
+        (409, r#","status":"in_progress""#),
+        (422, ""),
+        (422, r#","outcome":"committed""#),
+        (500, r#","outcome":"committed""#),
+    ] {
+        let answer = answered(status, &about(&theirs, more));
+        let conflict = ("failed", Some(ErrorClass::Conflict));
+        assert_eq!(short(&classify(&answer, effect())), conflict, "{status} {more}");
+        let unknown = ("unknown", Some(ErrorClass::OutcomeUnknown));
+        assert_eq!(
+            short(&classify(&answer, keyless())),
+            unknown,
+            "without keys it says nothing of ours: {status} {more}"
+        );
+    }
+    let ours = format!("\"{}\"", ours());
+    for fingerprint in [ours.as_str(), "null"] {
+        let answer = answered(200, &about(fingerprint, r#","effect_id":"e-1""#));
+        assert_eq!(short(&classify(&answer, effect())).0, "succeeded", "{fingerprint}");
+    }
+    let garbage = classify(&answered(200, &about("7", r#","effect_id":"e-1""#)), effect());
+    assert_eq!(short(&garbage).0, "unknown", "what names no request settles none");
+    assert_eq!(short(&classify(&answered(200, &about(&theirs, "")), CallKind::Read)).0, "succeeded", "a read has none");
+}
+
+#[test]
+fn only_an_owner_that_enforces_the_key_may_be_sent_what_it_had_no_time_for() {
+    let limited = Some(ErrorClass::RateLimited);
+    assert_eq!(short(&classify(&answered(429, ""), effect())), ("nothing_sent", limited));
+    assert_eq!(short(&classify(&answered(429, ""), keyless())), ("failed", limited));
 }

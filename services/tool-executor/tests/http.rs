@@ -124,8 +124,93 @@ async fn a_connection_that_closes_after_the_request_is_uncertain() {
     assert!(matches!(call(&tool("POST", address), LONG).await, Transported::Uncertain { .. }));
 }
 
+/// Closes by a reset, whatever is still on its way.
+fn reset(socket: TcpStream) {
+    socket.set_zero_linger().unwrap();
+    drop(socket);
+}
+
 #[tokio::test]
-async fn a_tool_that_hangs_or_drips_is_uncertain_when_the_lease_ends() {
+async fn a_reset_is_uncertain_whether_or_not_the_request_was_read() {
+    let class = ErrorClass::Unavailable;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = tokio::spawn(async move { reset(listener.accept().await.unwrap().0) });
+    let happened = call(&tool("POST", address), LONG).await;
+    assert!(matches!(happened, Transported::Uncertain { class: c, .. } if c == class), "{happened:?}");
+    served.await.unwrap();
+    let (address, served) = serve(|socket| async move { reset(socket) }).await;
+    let happened = call(&tool("POST", address), LONG).await;
+    assert!(matches!(happened, Transported::Uncertain { class: c, .. } if c == class), "{happened:?}");
+    assert!(served.await.unwrap().contains("idempotency-key: key-7"), "the tool has read it, and may have applied it");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_in_its_headers_or_in_its_body_is_uncertain() {
+    for cut in ["HTTP/1.1 200 O", "HTTP/1.1 200 OK\r\ncontent-le", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"ef"]
+    {
+        let (address, _served) = answer_once(cut).await;
+        let happened = call(&tool("POST", address), LONG).await;
+        assert!(matches!(happened, Transported::Uncertain { .. }), "{cut}: {happened:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tls_handshake_that_fails_sent_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut hello = [0; 4096];
+        let n = socket.read(&mut hello).await.unwrap();
+        socket.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        hello[..n].to_vec()
+    });
+    let secure = serde_json::from_value(json!({
+        "name": "refund", "arguments": {}, "run": {"kind": "http", "endpoint": {"url": format!("https://{address}/")}},
+    }));
+    let happened = call(&secure.unwrap(), LONG).await;
+    let class = ErrorClass::Unavailable;
+    assert!(matches!(happened, Transported::NothingSent { class: c, .. } if c == class), "{happened:?}");
+    let hello = served.await.unwrap();
+    assert_eq!(hello.first(), Some(&22), "a handshake was begun");
+    assert!(!hello.windows(5).any(|bytes| bytes == b"key-7"), "nothing of the request is in it");
+}
+
+#[tokio::test]
+async fn a_body_that_drips_more_slowly_than_the_lease_is_uncertain() {
+    let (address, served) = serve(|mut socket| async move {
+        let mut written = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n").await;
+        // Ends only because the client hangs up.
+        while written.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            written = socket.write_all(b" ").await;
+        }
+    })
+    .await;
+    let happened = call(&tool("POST", address), Duration::from_millis(200)).await;
+    assert!(matches!(happened, Transported::Uncertain { class: ErrorClass::Timeout, .. }), "{happened:?}");
+    served.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pause_that_a_tool_asks_for_is_bounded_and_dates_are_left_out() {
+    for (asked, expected) in
+        [("7200", Some(3_600_000)), ("0", Some(0)), ("-1", None), ("Fri, 31 Dec 1999 23:59:59 GMT", None)]
+    {
+        let (address, _served) = serve(move |mut socket| async move {
+            let text = format!("HTTP/1.1 429 Too Many Requests\r\nretry-after: {asked}\r\ncontent-length: 0\r\n\r\n");
+            socket.write_all(text.as_bytes()).await.unwrap();
+        })
+        .await;
+        let happened = call(&tool("POST", address), LONG).await;
+        let answer = Answered { retry_after_ms: expected, ..Answered::new(429, "") };
+        assert_eq!(happened, Transported::Answered(answer), "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_hangs_is_uncertain_when_the_lease_ends() {
     let (address, _served) = serve(|socket| async move {
         std::future::pending::<()>().await;
         drop(socket);
@@ -159,12 +244,13 @@ async fn an_endless_body_is_cut_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer_and_is_not_followed() {
+async fn a_redirect_to_another_host_is_an_answer_and_is_not_followed() {
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let target = other.local_addr().unwrap();
+    let port = other.local_addr().unwrap().port();
     let (address, _served) = serve(move |mut socket| async move {
-        let text =
-            format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{target}/\r\ncontent-length: 0\r\n\r\n");
+        let text = format!(
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://localhost:{port}/\r\ncontent-length: 0\r\n\r\n"
+        );
         socket.write_all(text.as_bytes()).await.unwrap();
     })
     .await;

@@ -3,7 +3,8 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    completion, control, dev, doctor, env, init, inspect, invoke, list, policy, schema, serve, topics, watch,
+    completion, conformance, control, dev, doctor, env, init, inspect, invoke, list, policy, schema, serve, topics,
+    watch,
 };
 use crate::error::Error;
 use crate::settings::{Dev, Settings, with_defaults};
@@ -43,6 +44,7 @@ pub enum Command {
     Topics(topics::Arguments),
     Init(init::Arguments),
     Doctor(doctor::Arguments),
+    Conformance(conformance::Arguments),
     Env(env::Arguments),
     Completion(completion::Arguments),
     /// Runs a program and ends it when standard input ends; `dev` keeps its Redis with it.

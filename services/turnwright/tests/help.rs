@@ -2,7 +2,7 @@
 
 use assert_cmd::Command;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "serve",
     "dev",
     "invoke",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 16] = [
     "schema",
     "init",
     "doctor",
+    "conformance",
     "env",
     "completion",
 ];
@@ -75,6 +76,8 @@ fn wrong_flags_are_refused_by_name_with_code_2() {
         (vec!["inspect", "not-a-uuid"], "not-a-uuid"),
         (vec!["topics", "apply", "--file", "/no/such/file"], "--file"),
         (vec!["env", "--shards", "0"], "--shards"),
+        (vec!["conformance", "owner:8080"], "BASE_URL"),
+        (vec!["conformance", "http://owner", "--body", "{"], "--body"),
         (vec!["schema", "register"], "--schema-registry"),
         (vec!["schema", "register", "--schema-registry", "http://127.0.0.1:9"], "--schema-registry"),
     ] {

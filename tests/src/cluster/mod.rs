@@ -16,7 +16,7 @@ mod spec;
 
 pub use bus::{Producer, Request, kcat};
 pub use duplicator::Duplicator;
-pub use edge::{new_id, unique};
+pub use edge::{binary, inherited, new_id, unique};
 pub use error::Error;
 pub use infra::Kafka;
 pub use observe::{Log, Observed};

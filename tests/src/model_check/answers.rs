@@ -6,7 +6,7 @@ use protocol::{
 };
 use serde_json::{Value, json};
 
-use super::scenario::TICK;
+use super::scenario::{HORIZON, TICK};
 
 /// A tool by its name: two reads, an effect whose owner enforces the key, and one whose owner does not.
 fn contract(tool: &str) -> ToolContract {
@@ -17,7 +17,8 @@ fn contract(tool: &str) -> ToolContract {
         query: true,
         tombstone: false,
         settle_ms: 0,
-        probe: ProbePolicy { max_probes: 2, base_ms: 2 * TICK, cap_ms: 2 * TICK },
+        // Questions run out before time does, so that "since when" stays out of a history's identity.
+        probe: ProbePolicy { max_probes: 2, base_ms: 2 * TICK, cap_ms: 2 * TICK, give_up_after_ms: 100 * HORIZON },
     };
     let template = |text: &str| Template(text.to_owned());
     let (effect, reads, writes) = match tool {

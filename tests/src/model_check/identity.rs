@@ -1,7 +1,7 @@
 //! When two committed histories count as one state: when nothing that can still happen tells them apart.
 //!
 //! Left out of a history's identity are names (versions, hashes and bases of events, digests of proposals) and what is only
-//! shown and never decided on (when an attempt was claimed, since when an outcome is unknown, …). Times are kept relative to the newest
+//! shown and never decided on (when an attempt was claimed, since when an outcome is unknown: here its owner has time without end, …). Times are kept relative to the newest
 //! event. Everything else is in, by default: a field that is added to the core multiplies states, it is never overlooked.
 //!
 //! This is sound because `handle` compares names for equality only, so that what matters of a basis is whether it is the
@@ -86,8 +86,8 @@ fn message(state: &Invocation, entry: &Entry, message: &Message) -> Value {
         // What the model and validation make of a turn, the scenario says by its step and round.
         Message::TurnReady(_) => Value::Null,
         Message::ToolCallDispatched(dispatch) => value(&dispatch.effect),
-        // The reconciler keeps nothing and waits for nothing: it reads the key and the request.
-        Message::EffectQueried(query) => json!([query.effect_key, query.request_fingerprint.to_string()]),
+        // The reconciler keeps nothing of a question: it reads the key, the request and whether to close the key.
+        Message::EffectQueried(query) => json!([query.effect_key, query.request_fingerprint.to_string(), query.seal]),
         Message::RunEnded(ended) => json!([ended.reason, ended.resumable, ended.effects]),
         Message::EventsCommitted(_) => Value::Null,
     };

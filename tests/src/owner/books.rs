@@ -1,6 +1,6 @@
 //! The owner's books: every application as it happened, so that a duplicate shows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,11 +27,31 @@ pub struct Applied {
 pub enum Known {
     Applied(Box<Applied>),
     Accepted,
+    Closed,
     Nothing,
+}
+
+/// Why nothing was applied.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("the key belongs to the request {0}")]
+    Taken(String),
+    #[error("the key is closed")]
+    Closed,
+    /// Not durable is not applied: the books decide, and they have nothing.
+    #[error(transparent)]
+    Unwritten(#[from] io::Error),
+}
+
+/// A tombstone, as it stands in the file.
+#[derive(Serialize, Deserialize)]
+struct Tombstone {
+    closed: String,
 }
 
 pub struct Books {
     dedupe: bool,
+    fingerprints: bool,
     state: Mutex<State>,
 }
 
@@ -41,6 +61,7 @@ struct State {
     /// The first application of each key.
     first: HashMap<String, usize>,
     accepted: HashMap<String, Accepted>,
+    closed: BTreeSet<String>,
     requests: u64,
     faults: Faults,
     file: Option<File>,
@@ -59,27 +80,41 @@ impl Books {
         if let Some(path) = &config.books {
             let file = File::options().create(true).append(true).read(true).open(path)?;
             for line in BufReader::new(file.try_clone()?).lines() {
+                let line = line?;
                 // A line that a crash cut short was never answered for.
-                if let Ok(applied) = serde_json::from_str(&line?) {
+                if let Ok(applied) = serde_json::from_str(&line) {
                     state.enter(applied);
+                } else if let Ok(Tombstone { closed }) = serde_json::from_str(&line) {
+                    state.closed.insert(closed);
                 }
             }
             state.file = Some(file);
         }
-        Ok(Self { dedupe: config.dedupe, state: Mutex::new(state) })
+        Ok(Self { dedupe: config.dedupe, fingerprints: config.fingerprints, state: Mutex::new(state) })
     }
 
     /// Applies a change, once per key while the owner dedupes. Durable when it returns; an error applied nothing.
-    pub fn apply(&self, key: &str, fingerprint: Option<String>, request: Value) -> io::Result<Applied> {
+    pub fn apply(&self, key: &str, fingerprint: Option<String>, request: Value) -> Result<Applied, Refused> {
         let mut state = self.state();
         state.requests += 1;
+        let fingerprint = fingerprint.filter(|_| self.fingerprints);
         state.apply(self.dedupe, key, fingerprint, request)
+    }
+
+    /// Closes a key that nothing was applied under; what is known of it then. Durable when it returns.
+    pub fn close(&self, key: &str) -> io::Result<Known> {
+        let mut state = self.state();
+        if !state.first.contains_key(key) && !state.accepted.contains_key(key) && !state.closed.contains(key) {
+            state.write(&Tombstone { closed: key.to_owned() })?;
+            state.closed.insert(key.to_owned());
+        }
+        Ok(state.known(key))
     }
 
     pub(super) fn accept(&self, key: &str, fingerprint: Option<String>, request: Value) {
         let mut state = self.state();
         state.requests += 1;
-        if !state.first.contains_key(key) {
+        if !state.first.contains_key(key) && !state.closed.contains(key) {
             state.accepted.entry(key.to_owned()).or_insert(Accepted { fingerprint, request, asked: 0 });
         }
     }
@@ -95,11 +130,7 @@ impl Books {
                 let _ = state.apply(true, key, fingerprint, request);
             }
         }
-        match state.first.get(key) {
-            Some(at) => Known::Applied(Box::new(state.applied[*at].clone())),
-            None if state.accepted.contains_key(key) => Known::Accepted,
-            None => Known::Nothing,
-        }
+        state.known(key)
     }
 
     /// Every application, in order.
@@ -143,19 +174,46 @@ impl State {
         self.applied.push(applied);
     }
 
-    fn apply(&mut self, dedupe: bool, key: &str, fingerprint: Option<String>, request: Value) -> io::Result<Applied> {
+    fn known(&self, key: &str) -> Known {
+        match self.first.get(key) {
+            Some(at) => Known::Applied(Box::new(self.applied[*at].clone())),
+            None if self.accepted.contains_key(key) => Known::Accepted,
+            None if self.closed.contains(key) => Known::Closed,
+            None => Known::Nothing,
+        }
+    }
+
+    fn apply(
+        &mut self,
+        dedupe: bool,
+        key: &str,
+        fingerprint: Option<String>,
+        request: Value,
+    ) -> Result<Applied, Refused> {
         if let Some(at) = self.first.get(key).filter(|_| dedupe) {
-            return Ok(self.applied[*at].clone());
+            let applied = &self.applied[*at];
+            return match (&applied.fingerprint, &fingerprint) {
+                (Some(theirs), Some(ours)) if theirs != ours => Err(Refused::Taken(theirs.clone())),
+                _ => Ok(applied.clone()),
+            };
+        }
+        if self.closed.contains(key) {
+            return Err(Refused::Closed);
         }
         let n = self.applied.len() as u64 + 1;
         let applied = Applied { key: key.to_owned(), effect_id: format!("e-{n}"), n, fingerprint, request };
+        self.write(&applied)?;
+        self.enter(applied.clone());
+        Ok(applied)
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
         if let Some(file) = &mut self.file {
-            let mut line = serde_json::to_vec(&applied)?;
+            let mut line = serde_json::to_vec(line)?;
             line.push(b'\n');
             file.write_all(&line)?;
             file.sync_data()?;
         }
-        self.enter(applied.clone());
-        Ok(applied)
+        Ok(())
     }
 }

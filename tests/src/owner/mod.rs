@@ -12,13 +12,13 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub use books::{Applied, Books, Known};
+pub use books::{Applied, Books, Known, Refused};
 pub use fault::{Fault, Faults};
 
 /// How an owner behaves.
@@ -26,6 +26,10 @@ pub use fault::{Fault, Faults};
 pub struct OwnerConfig {
     /// Whether a key is applied at most once. Off only to prove that a checker sees duplicates.
     pub dedupe: bool,
+    /// Whether it remembers which request came with a key. Off only to prove that the conformance kit sees it.
+    pub fingerprints: bool,
+    /// Whether it closes keys on demand.
+    pub tombstones: bool,
     /// Where the books are kept as JSON lines, each synced to disk before it is answered; in memory only when absent.
     pub books: Option<PathBuf>,
     /// What is wrong with every request that does not say otherwise.
@@ -34,7 +38,7 @@ pub struct OwnerConfig {
 
 impl Default for OwnerConfig {
     fn default() -> Self {
-        Self { dedupe: true, books: None, faults: Faults::default() }
+        Self { dedupe: true, fingerprints: true, tombstones: true, books: None, faults: Faults::default() }
     }
 }
 
@@ -69,10 +73,14 @@ impl Drop for Owner {
 
 /// Starts an owner; port 0 takes a free one. Books that exist are read first, so that it survives its own restart.
 pub async fn spawn_owner(addr: SocketAddr, config: OwnerConfig) -> std::io::Result<Owner> {
+    let tombstones = config.tombstones;
     let books = Arc::new(Books::open(config)?);
     let listener = TcpListener::bind(addr).await?;
     let addr = listener.local_addr()?;
-    let app = router(Arc::clone(&books));
+    let mut app = router(Arc::clone(&books));
+    if tombstones {
+        app = app.merge(Router::new().route("/effects/{key}", put(close)).with_state(Arc::clone(&books)));
+    }
     let serving = tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, app).await {
             tracing::error!(%error, "the owner has stopped");
@@ -118,8 +126,7 @@ async fn apply(State(books): State<Arc<Books>>, headers: HeaderMap, Json(body): 
     }
     let applied = match books.apply(&key, fingerprint, body) {
         Ok(applied) => applied,
-        // Not durable is not applied: the books decide, and they have nothing.
-        Err(_) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Err(refused) => return refusal(refused),
     };
     match faults.fault {
         // Unwinding ends the connection's task, and with it the connection, before a byte of the answer is written.
@@ -132,8 +139,27 @@ async fn apply(State(books): State<Arc<Books>>, headers: HeaderMap, Json(body): 
     }
 }
 
+fn refusal(refused: Refused) -> Response {
+    match refused {
+        Refused::Taken(fingerprint) => {
+            let body = json!({"error": "fingerprint_mismatch", "request_fingerprint": fingerprint});
+            (StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response()
+        }
+        Refused::Closed => (StatusCode::CONFLICT, Json(json!({"outcome": "rejected", "closed": true}))).into_response(),
+        Refused::Unwritten(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
 async fn effect(State(books): State<Arc<Books>>, Path(key): Path<String>) -> Response {
-    match books.known(&key) {
+    word(books.known(&key))
+}
+
+async fn close(State(books): State<Arc<Books>>, Path(key): Path<String>) -> Response {
+    books.close(&key).map_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response(), word)
+}
+
+fn word(known: Known) -> Response {
+    match known {
         Known::Applied(applied) => Json(json!({
             "status": "committed",
             "effect_id": applied.effect_id,
@@ -142,6 +168,7 @@ async fn effect(State(books): State<Arc<Books>>, Path(key): Path<String>) -> Res
         }))
         .into_response(),
         Known::Accepted => (StatusCode::ACCEPTED, [("retry-after", "0")], "").into_response(),
+        Known::Closed => Json(json!({"status": "rejected", "closed": true})).into_response(),
         Known::Nothing => StatusCode::NOT_FOUND.into_response(),
     }
 }

@@ -87,3 +87,39 @@ async fn books_on_disk_survive_a_restart() {
     let answer: Value = incr(&second, "k", json!({})).await.unwrap().json().await.unwrap();
     assert_eq!((&answer["n"], second.books().applied().len()), (&json!(1), 1));
 }
+
+#[tokio::test]
+async fn a_key_is_one_requests_and_another_request_is_refused() {
+    let owner = owner(OwnerConfig::default()).await;
+    let request = async |fingerprint: &str| {
+        let request = reqwest::Client::new().post(owner.url("/incr")).header("idempotency-key", "k");
+        let request = request.header("turnwright-request-fingerprint", fingerprint).json(&json!({}));
+        request.send().await.unwrap()
+    };
+    assert_eq!(request("a").await.status(), 200);
+    let refused = request("b").await;
+    assert_eq!(refused.status(), 422);
+    let expected = json!({"error": "fingerprint_mismatch", "request_fingerprint": "a"});
+    assert_eq!(refused.json::<Value>().await.unwrap(), expected);
+    assert_eq!(owner.books().counts()["k"], 1);
+}
+
+#[tokio::test]
+async fn a_closed_key_stays_closed_across_a_restart_and_an_applied_one_cannot_be_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = OwnerConfig { books: Some(directory.path().join("books.jsonl")), ..OwnerConfig::default() };
+    let close = async |owner: &Owner, key: &str| -> Value {
+        let closed = reqwest::Client::new().put(owner.url(&format!("/effects/{key}"))).send().await.unwrap();
+        closed.json().await.unwrap()
+    };
+    let first = owner(config.clone()).await;
+    incr(&first, "applied", json!({})).await.unwrap();
+    assert_eq!(close(&first, "applied").await["status"], "committed");
+    let closed = json!({"status": "rejected", "closed": true});
+    assert_eq!(close(&first, "open").await, closed);
+    drop(first);
+    let second = owner(config).await;
+    assert_eq!(incr(&second, "open", json!({})).await.unwrap().status(), 409);
+    assert_eq!((ask(&second, "open").await, close(&second, "open").await), ((200, closed.clone()), closed));
+    assert_eq!(second.books().applied().len(), 1);
+}

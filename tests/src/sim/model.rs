@@ -32,7 +32,8 @@ impl SimModel {
         let (tool, arguments) = match self.world.below(8) {
             0..=2 => ("lookup", json!({"q": self.world.below(100)})),
             3 => ("read_order", json!({"order": order})),
-            4 | 5 => ("refund", json!({"order": order, "amount": 1})),
+            4 => ("refund", json!({"order": order, "amount": 1})),
+            5 => ("credit", json!({"order": order, "amount": 1})),
             6 => ("refund", json!({"order": 7, "amount": 1, "refuse": true})),
             _ => ("wire", json!({"to": order})),
         };

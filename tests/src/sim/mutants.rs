@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chassis::registry::Registry;
 use chassis::{Failure, Handler, Reply};
-use protocol::{AttemptId, CallId, EventId, InvocationId, Step, ToolCallDispatched, ToolCallSettled};
+use protocol::{AttemptId, CallId, Dedupe, EventId, InvocationId, Step, ToolCallDispatched, ToolCallSettled};
 use schemas::{Codec, Inbound, Topic};
 use tool_executor::{CallKind, ToolRequest, ToolTransport, classify};
 
@@ -97,7 +97,8 @@ impl SkipsTheLease {
             timeout: Duration::from_millis(dispatch.timeout_ms),
             traceparent: None,
         };
-        let outcome = classify(&self.tools.call(&request).await, CallKind::Effect);
+        let kind = CallKind::Effect { request_fingerprint: effect.request_fingerprint, dedupe: Dedupe::Key };
+        let outcome = classify(&self.tools.call(&request).await, kind);
         let name = format!("result/{}/{}", dispatch.call_id, dispatch.attempt);
         let id = EventId::answer(dispatch.scope.invocation_id, dispatch.scope.basis, &name);
         let settled = ToolCallSettled {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use protocol::{AttemptId, Digest, EffectKey, ErrorClass};
-use reconciler::{OwnerQuery, OwnerReply, Question};
+use reconciler::{OwnerQuery, OwnerReply, Question, Verb};
 use serde_json::{Value, json};
 use tool_executor::{Answered, ToolRequest, ToolTransport, Transported};
 
@@ -176,7 +176,14 @@ impl OwnerQuery for SimOwner {
         if self.world.faults().is_some() && self.world.chance(150) {
             return OwnerReply::TimedOut;
         }
-        let books = self.lock();
+        let mut books = self.lock();
+        let is_applied = books.applied.iter().any(|application| &application.key == question.effect_key);
+        if question.verb == Verb::Close && !is_applied && books.refused.insert(question.effect_key.clone()) {
+            self.world.injected("key_closed");
+            if books.in_flight.iter().any(|(_, application)| &application.key == question.effect_key) {
+                self.world.injected("closed_before_arrival");
+            }
+        }
         let applied = books.applied.iter().find(|application| &application.key == question.effect_key);
         let (status, body): (u16, Value) = match applied {
             Some(application) => {

@@ -334,6 +334,15 @@ fn registry() -> Registry {
             "run": {"kind": "http", "endpoint": {"url": "http://payments/refunds"},
                     "reconcile": {"url": "http://payments/refunds"}},
         })),
+        // One attempt only: what becomes of it unknown and never came is closed.
+        tool("credit", json!({"order": {}, "amount": {}}), json!({
+            "writes": ["order:{order}"],
+            "retry": {"max_attempts": 1},
+            "effect": {"key": "per_invocation", "owner": "payments", "dedupe": "key", "query": true, "tombstone": true,
+                       "settle_ms": 200, "probe": {"max_probes": 8, "base_ms": 50, "cap_ms": 2_000}},
+            "run": {"kind": "http", "endpoint": {"url": "http://payments/credits"},
+                    "reconcile": {"url": "http://payments/credits"}},
+        })),
         tool("wire", json!({"to": {}}), json!({
             "writes": ["account:{to}"],
             "effect": {"key": "per_invocation", "owner": "bank", "dedupe": "none", "query": false},

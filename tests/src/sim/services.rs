@@ -189,6 +189,7 @@ fn spawn_reconciler(services: &Services, group: &'static str, id: ProcessId) -> 
         services.codec.clone(),
         services.registry.clone(),
         services.owners.clone(),
+        Arc::new(SimClock(services.world.clone())),
         Metrics::silent(group),
     );
     vec![job(services.service(group, id, Arc::new(handler), services.topic(Topic::OutcomeUnknown)).consume())]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use protocol::{EffectStatus, ErrorClass, Fact, TerminalReason};
+use reconciler::Verb;
 use serde_json::json;
 use tool_executor::{Answered, Body, Transported};
 
@@ -93,6 +94,39 @@ fn not_found_counts_only_after_the_settle_window() {
     });
     assert!(asked(0) < lease_until.unwrap(), "the first question came while the request might still be on its way");
     assert!(asked(1) >= lease_until.unwrap().plus_ms(20_000), "the second after the longest time it could have taken");
+}
+
+/// The same, and the request arrives after the last look: here the owner closes the key, so that it is refused for ever.
+#[test]
+fn never_applied_is_final_once_the_owner_has_closed_the_key() {
+    let (closed, questions) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (closing, asking) = (closed.clone(), questions.clone());
+    let world = World::new(|_| (10, Transported::Uncertain { class: ErrorClass::Timeout, why: "the answer was lost" }))
+        .with_owner(move |question| match question.verb {
+            Verb::Ask if closing.load(Ordering::Relaxed) == 0 => {
+                asking.fetch_add(1, Ordering::Relaxed);
+                owner_says(404, json!({}))
+            }
+            Verb::Ask => owner_says(200, json!({"status": "rejected", "closed": true})),
+            Verb::Close => {
+                closing.fetch_add(1, Ordering::Relaxed);
+                owner_says(201, json!({"status": "rejected", "closed": true}))
+            }
+        });
+    let mut registry = registry();
+    let refund = registry.tools.tools.iter_mut().find(|tool| tool.name.as_str() == "refund").unwrap();
+    refund.effect.as_mut().unwrap().tombstone = true;
+    let mut pipeline = pipeline_with(1, registry, REFUND, &world);
+    let ended = run(&mut pipeline, &request(1));
+    assert_eq!(world.called(), ["refund", "refund"], "as often as its retry policy says, under one key");
+    assert_eq!(closed.load(Ordering::Relaxed), 1, "closed once");
+    assert_eq!(questions.load(Ordering::Relaxed), 3, "twice for the first attempt, once for the last");
+    assert_eq!((ended.effects[0].status, ended.effects_unresolved), (EffectStatus::Rejected, false));
+    let events = events(&pipeline, id(1));
+    let at = |wanted: fn(&Fact) -> bool| events.iter().rfind(move |event| wanted(&event.fact)).unwrap().at;
+    let unknown = at(|fact| matches!(fact, Fact::EffectUnknown { .. }));
+    let settled = at(|fact| matches!(fact, Fact::CallSettled { .. }));
+    assert!(settled < unknown.plus_ms(1_000), "a closed key waits for no settle window: {unknown:?} {settled:?}");
 }
 
 /// A payload over the limit is classed as retryable and sent for ever.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{EffectContract, EffectKeyRule, RetryPolicy, Template, ToolContract, ToolName};
+use protocol::{Dedupe, EffectContract, EffectKeyRule, RetryPolicy, Template, ToolContract, ToolName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -138,11 +138,8 @@ impl ToolsFile {
             if !tool.arguments.is_object() {
                 problem("arguments", "must be a JSON Schema: an object".to_owned());
             }
-            if let Some(EffectKeyRule::Business(template)) = tool.effect.as_ref().map(|effect| &effect.key)
-                && !template.0.contains('{')
-            {
-                let message = "a key without a `{field}` would make every call one effect; use `per_invocation`, or name the field";
-                problem("effect.key", message.to_owned());
+            if let Some(effect) = &tool.effect {
+                check_effect(effect, tool.timeout_ms, &mut problem);
             }
             if tool.max_output_bytes > MOST_OUTPUT_BYTES {
                 problem("max_output_bytes", format!("at most {MOST_OUTPUT_BYTES}, so that a turn fits a record"));
@@ -173,5 +170,90 @@ impl ToolsFile {
                 ToolKind::Lookup { .. } => {}
             }
         }
+    }
+}
+
+fn check_effect(effect: &EffectContract, timeout_ms: u64, problem: &mut impl FnMut(&str, String)) {
+    if let EffectKeyRule::Business(template) = &effect.key
+        && !template.0.contains('{')
+    {
+        let message =
+            "a key without a `{field}` would make every call one effect; use `per_invocation`, or name the field";
+        problem("effect.key", message.to_owned());
+    }
+    if effect.tombstone && effect.dedupe != Dedupe::Key {
+        let message = "an owner that does not enforce the key cannot close it; say `dedupe: key`, or leave it out";
+        problem("effect.tombstone", message.to_owned());
+    }
+    if effect.tombstone && !effect.query {
+        let message = "a key is closed where its owner is asked; say `query: true`, or leave it out";
+        problem("effect.tombstone", message.to_owned());
+    }
+    // The outcome may be unknown from the claim on, one lease before the window begins.
+    let least = timeout_ms.saturating_add(effect.settle_window_ms(timeout_ms));
+    if effect.query && effect.dedupe == Dedupe::Key && effect.probe.give_up_after_ms <= least {
+        let message = format!(
+            "must be more than {least} (twice `timeout_ms`, and `settle_ms`): before, \"not found\" does not count"
+        );
+        problem("effect.probe.give_up_after_ms", message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The problems of one tool with this effect.
+    fn problems(effect: Value) -> Vec<String> {
+        let reconcile = json!({"url": "http://owner/effects"});
+        let tools = json!({"tools": [{
+            "name": "refund", "arguments": {}, "effect": effect,
+            "run": {"kind": "http", "endpoint": {"url": "http://owner/refunds"}, "reconcile": reconcile},
+        }]});
+        let tools: ToolsFile = serde_json::from_value(tools).unwrap();
+        let mut problems = Vec::new();
+        tools.check(&mut problems);
+        problems
+    }
+
+    fn effect(more: Value) -> Value {
+        let mut effect = json!({"key": "per_invocation", "owner": "payments", "dedupe": "key", "query": true});
+        effect.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        effect
+    }
+
+    #[test]
+    fn only_an_owner_that_enforces_its_keys_and_can_be_asked_takes_tombstones() {
+        assert_eq!(problems(effect(json!({"tombstone": true}))), [""; 0]);
+        for (other, fix) in [(json!({"dedupe": "none"}), "dedupe: key"), (json!({"query": false}), "query: true")] {
+            let mut declared = other.clone();
+            declared["tombstone"] = json!(true);
+            let problems = problems(effect(declared));
+            let [problem] = &problems[..] else { panic!("{problems:?}") };
+            assert!(problem.starts_with("tools.yaml: tools[0] (refund): effect.tombstone: "), "{problem}");
+            assert!(problem.contains(fix), "{problem}");
+            assert_eq!(self::problems(effect(other)), [""; 0], "without a tombstone it is as good as ever");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_asked_until_its_not_found_counts_at_least() {
+        // The tool has its default of 10 s.
+        let declared = |give_up_after_ms: u64| json!({"settle_ms": 5, "probe": {"give_up_after_ms": give_up_after_ms}});
+        assert_eq!(problems(effect(declared(20_006))), [""; 0]);
+        let problems = problems(effect(declared(20_005)));
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.contains("effect.probe.give_up_after_ms: must be more than 20005 "), "{problem}");
+        let mut keyless = declared(1);
+        keyless["dedupe"] = json!("none");
+        assert_eq!(self::problems(effect(keyless)), [""; 0], "from it, \"not found\" never counts");
+    }
+
+    #[test]
+    fn a_business_key_names_a_field() {
+        let problems = problems(effect(json!({"key": "refund"})));
+        assert!(problems.len() == 1 && problems[0].contains("effect.key"), "{problems:?}");
     }
 }

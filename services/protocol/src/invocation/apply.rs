@@ -1,5 +1,6 @@
 //! `apply`: the one transition table. State is a fold of it over the events; nothing else changes an invocation.
 
+use super::effects;
 use super::{
     CallState, Cancelling, Claim, Deciding, Ended, Execution, Invocation, Phase, Run, Stage, Suspension, Unknown,
 };
@@ -151,10 +152,12 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
                 return Err(impossible("no attempt is claimed"));
             };
             let probe = crate::Probe(0);
-            call.stage = Stage::Unknown(Unknown { claim, since: at, probe, probed_at: at, next_probe_at: None });
+            let (since, probed_at, next_probe_at, seal) = (at, at, None, false);
+            call.stage = Stage::Unknown(Unknown { claim, since, probe, probed_at, next_probe_at, seal });
             change_entry(state, effect_key, |entry| entry.move_to(EffectStatus::OutcomeUnknown))
         }
         Fact::ProbeRequested { call_id, effect_key, probe, .. } => {
+            let seal = effects::is_to_be_sealed(state, *call_id, at);
             let call = call(state, *call_id).ok_or(impossible("no such call"))?;
             let Stage::Unknown(unknown) = &mut call.stage else {
                 return Err(impossible("its outcome is not unknown"));
@@ -162,6 +165,7 @@ fn change(state: &mut Invocation, event: &Event) -> Result<(), IllegalTransition
             unknown.probe = *probe;
             unknown.probed_at = at;
             unknown.next_probe_at = None;
+            unknown.seal = seal;
             change_entry(state, effect_key, |entry| match entry.status {
                 EffectStatus::Reconciling => Ok(()),
                 _ => entry.move_to(EffectStatus::Reconciling),

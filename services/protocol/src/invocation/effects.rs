@@ -3,7 +3,7 @@
 
 use super::calls::{after_settling, attempt_failed, failed};
 use super::draft::Draft;
-use super::{Ignored, Phase, Stage, Unknown};
+use super::{Ignored, Invocation, Phase, Stage, Unknown};
 use crate::{
     Actor, Answer, AttemptId, AttemptOutcome, CallError, CallId, CallOutcome, CallResult, Dedupe, DispatchedEffect,
     EffectAnswered, EffectContract, EffectKey, EffectOutcome, EffectStatus, ErrorClass, Fact, Ledger, NotLoaded, Probe,
@@ -169,7 +169,20 @@ pub(super) fn probe_again(draft: &mut Draft, call_id: CallId) -> Result<(), Igno
         let why = format!("the owner was asked {} times without an answer", unknown.probe);
         return resolved(draft, call_id, &key, &unknown, Resolution::Unanswerable { why });
     }
+    if let Some(too_long) = too_long(draft.now, &contract, &unknown) {
+        return resolved(draft, call_id, &key, &unknown, too_long);
+    }
     draft.push(Fact::ProbeRequested { call_id, effect_key: key, attempt_id, probe: unknown.probe.next() })
+}
+
+/// When a person is asked instead of the owner.
+fn give_up_at(contract: &EffectContract, unknown: &Unknown) -> Timestamp {
+    unknown.since.plus_ms(contract.probe.give_up_after_ms)
+}
+
+fn too_long(now: Timestamp, contract: &EffectContract, unknown: &Unknown) -> Option<Resolution> {
+    let why = || format!("no certain answer came from the owner within {} ms", contract.probe.give_up_after_ms);
+    (now >= give_up_at(contract, unknown)).then(|| Resolution::Unanswerable { why: why() })
 }
 
 /// What the owner said.
@@ -191,6 +204,14 @@ pub(super) fn answered(draft: &mut Draft, answered: &EffectAnswered) -> Result<(
         Answer::Certain { .. } => return Err(Ignored::Stale),
         Answer::Unanswerable { why } => Resolution::Unanswerable { why: why.clone() },
         Answer::Pending { retry_after_ms } => pending(draft.now, &contract, &unknown, call_id, *retry_after_ms),
+        // Asked before it was clear that no attempt would follow: once more now, to close the key.
+        Answer::NotApplied
+            if !unknown.seal
+                && unknown.probe.0 < contract.probe.max_probes
+                && is_to_be_sealed(&draft.state, call_id, draft.now) =>
+        {
+            Resolution::Pending { next_probe_at: draft.now }
+        }
         Answer::NotApplied => not_applied(draft.now, &contract, timeout_ms, &unknown, call_id),
     };
     resolved(draft, call_id, &key, &unknown, resolution)
@@ -200,9 +221,14 @@ fn pending(now: Timestamp, contract: &EffectContract, unknown: &Unknown, call_id
     if unknown.probe.0 >= contract.probe.max_probes {
         return Resolution::Unanswerable { why: format!("still pending after {} questions", unknown.probe) };
     }
+    if let Some(too_long) = too_long(now, contract, unknown) {
+        return too_long;
+    }
     let policy = contract.probe;
     let wait = backoff_ms(policy.base_ms, policy.cap_ms, unknown.probe.0, call_id.0.as_bytes());
-    Resolution::Pending { next_probe_at: now.plus_ms(wait.max(after_ms.min(policy.cap_ms))) }
+    let next_probe_at = now.plus_ms(wait.max(after_ms.min(policy.cap_ms)));
+    // No wait outlasts the time that the owner has: a person is asked when it is over, not at the next question.
+    Resolution::Pending { next_probe_at: next_probe_at.min(give_up_at(contract, unknown)) }
 }
 
 /// "Not found" counts only from an owner that enforces the key, and only for a question asked after the settle window:
@@ -218,7 +244,7 @@ fn not_applied(
         let why = "the owner does not know the key, and does not enforce it either".to_owned();
         return Resolution::Unanswerable { why };
     }
-    let settled_at = unknown.claim.lease_until.plus_ms(timeout_ms).plus_ms(contract.settle_ms);
+    let settled_at = unknown.claim.lease_until.plus_ms(contract.settle_window_ms(timeout_ms));
     if unknown.probed_at >= settled_at {
         return Resolution::NotApplied;
     }
@@ -246,16 +272,36 @@ fn resolved(
     if not_applied { after_not_applied(draft, call_id) } else { after_settling(draft) }
 }
 
+/// Whether the run would make another attempt of this call at `now`: within the call's policy, the budget and the time.
+fn has_room(invocation: &Invocation, call_id: CallId, now: Timestamp) -> bool {
+    let call = invocation.execution().and_then(|execution| execution.call(call_id));
+    let (Some(run), Some((planned, state))) = (invocation.run.as_deref(), call) else {
+        return false;
+    };
+    matches!(run.phase, Phase::Executing(_))
+        && state.attempt.0 < planned.contract.retry.max_attempts
+        && run.spent.tool_calls < run.budget.max_tool_calls
+        && run.ends_at().is_none_or(|end| now < end)
+}
+
+/// Whether the owner is to close the key if it does not know it. Never while another attempt may follow: the owner would
+/// refuse it.
+pub(super) fn is_to_be_sealed(invocation: &Invocation, call_id: CallId, now: Timestamp) -> bool {
+    let call = invocation.execution().and_then(|execution| execution.call(call_id));
+    let takes_tombstones = call
+        .and_then(|(planned, _)| planned.contract.effect.as_ref())
+        .is_some_and(|contract| contract.tombstone && contract.dedupe == Dedupe::Key);
+    takes_tombstones && !has_room(invocation, call_id, now)
+}
+
 /// The change did not happen as of now: another attempt with the same key, within policy.
 fn after_not_applied(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> {
-    let Some((planned, state)) = draft.state.execution().and_then(|execution| execution.call(call_id)) else {
+    let Some((_, state)) = draft.state.execution().and_then(|execution| execution.call(call_id)) else {
         return Ok(());
     };
     let run = draft.state.run.as_deref().ok_or(Ignored::UnknownInvocation)?;
     let attempts = state.attempt.0;
-    let room = attempts < planned.contract.retry.max_attempts
-        && run.spent.tool_calls < run.budget.max_tool_calls
-        && run.ends_at().is_none_or(|end| draft.now < end);
+    let room = has_room(&draft.state, call_id, draft.now);
     match run.phase {
         Phase::Executing(_) if room => {
             let attempt = state.attempt.next();

@@ -183,6 +183,7 @@ impl Emission<'_> {
             request_fingerprint: effect.request_fingerprint,
             unknown_since: unknown.since,
             lease_until: unknown.claim.lease_until,
+            seal: unknown.seal,
         };
         self.say(basis, 1, Message::EffectQueried(Box::new(message)));
     }

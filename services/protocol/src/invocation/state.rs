@@ -198,6 +198,9 @@ pub struct Unknown {
     pub probed_at: Timestamp,
     /// Set while the owner's last word was "pending": when to ask again.
     pub next_probe_at: Option<Timestamp>,
+    /// The newest question asks the owner to close the key where it does not know it: no other attempt is to follow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub seal: bool,
 }
 
 impl Invocation {

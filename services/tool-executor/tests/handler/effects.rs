@@ -129,6 +129,20 @@ fn a_lease_that_is_over_before_the_request_is_written_sends_nothing() {
 }
 
 #[test]
+fn a_receipt_of_another_request_settles_the_call_as_a_conflict() {
+    let world = World::new(&["refund"]);
+    let dispatch = world.planned(&["refund"]);
+    world.tool_answers(|_| {
+        let answer = Answered::new(200, r#"{"effect_id":"e-1","request_fingerprint":"another"}"#);
+        Some((Duration::ZERO, Transported::Answered(answer)))
+    });
+    let results = world.handle(&dispatch);
+    let AttemptOutcome::Failed { error } = &results[0].outcome else { panic!("{results:?}") };
+    assert_eq!(error.class, ErrorClass::Conflict);
+    world.decide(Input::CallSettled(Box::new(results[0].clone())));
+}
+
+#[test]
 fn an_effect_whose_tool_is_not_registered_is_claimed_and_reported_as_not_sent() {
     let world = World::new(&[]);
     let dispatch = world.planned(&["refund"]);

@@ -1,6 +1,7 @@
 //! One file per command: its arguments, what it does, how it prints.
 
 pub mod completion;
+pub mod conformance;
 pub mod control;
 pub mod dev;
 pub mod doctor;
@@ -37,6 +38,7 @@ pub async fn run(cli: Cli) -> Result<u8, Error> {
         Command::Topics(arguments) => topics::run(&settings, arguments).await,
         Command::Init(arguments) => init::run(&settings, arguments),
         Command::Doctor(arguments) => doctor::run(&settings, arguments).await,
+        Command::Conformance(arguments) => conformance::run(&settings, arguments).await,
         Command::Env(arguments) => env::run(&settings, arguments, &matches),
         Command::Completion(arguments) => completion::run(arguments),
         Command::Guard { program } => crate::dev::guard(&program).await,

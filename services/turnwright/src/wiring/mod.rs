@@ -147,7 +147,8 @@ pub fn build(service: Service, parts: &Parts) -> Result<Built, Error> {
         }
         Service::Reconciler => {
             let owner = HttpOwner::new().map_err(|error| Error::failed("the HTTP client", error))?;
-            Built::new(ReconcilerHandler::new(codec, registry, Arc::new(owner), metrics), Topic::OutcomeUnknown, parts)
+            let handler = ReconcilerHandler::new(codec, registry, Arc::new(owner), clock, metrics);
+            Built::new(handler, Topic::OutcomeUnknown, parts)
         }
     };
     if let Some(store) = &parts.store {

@@ -4,6 +4,7 @@
 mod bounds;
 mod budgets;
 mod overtaken;
+mod patience;
 mod plans;
 mod progress;
 mod properties;
@@ -11,4 +12,5 @@ mod rebuild;
 mod replay;
 mod table;
 mod tampered;
+mod tombstones;
 mod world;

@@ -28,7 +28,7 @@ pub fn contract(tool: &str) -> ToolContract {
         query: true,
         tombstone: false,
         settle_ms: 500,
-        probe: ProbePolicy { max_probes: 3, base_ms: 100, cap_ms: 1_000 },
+        probe: ProbePolicy { max_probes: 3, base_ms: 100, cap_ms: 1_000, ..ProbePolicy::default() },
     });
     ToolContract {
         tool: tool.into(),
