@@ -1,11 +1,11 @@
-//! The checker of the invariants I1–I8 (and I9 as far as the books tell), over what the world outside saw:
+//! The checker of the invariants I1–I10, over what the world outside saw:
 //! committed events, the owner's books, the model's requests and the publish journal. It runs no code of `handle` or
 //! `apply`: it reads facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{
-    AttemptId, CallId, CallResult, EffectKey, EffectStatus, Event, EventId, Fact, InvocationId, LedgerEntry,
+    AttemptId, Basis, CallId, CallResult, EffectKey, EffectStatus, Event, EventId, Fact, InvocationId, LedgerEntry,
     TerminalReason, Version,
 };
 use serde_json::Value;
@@ -23,6 +23,8 @@ pub struct History {
     pub model_requests: Vec<ModelRequested>,
     pub dispatches: Vec<Dispatched>,
     pub published: BTreeSet<EventId>,
+    /// Per invocation, the events that the `events` topic has had.
+    pub logged: BTreeMap<InvocationId, BTreeSet<Basis>>,
     /// Everything that commits put into the outbox.
     pub outbox: BTreeSet<EventId>,
     /// Terminal events by distinct `event_id`: invocation, final or not, reason.
@@ -56,7 +58,7 @@ pub struct Dispatched {
     pub sequence: u64,
     pub invocation_id: InvocationId,
     pub call_id: CallId,
-    pub basis: protocol::Basis,
+    pub basis: Basis,
 }
 
 /// One broken invariant.
@@ -74,6 +76,7 @@ impl History {
         self.dispatches_after_commit(&mut found);
         self.outbox_is_published(&mut found);
         self.one_final_end(&mut found);
+        self.log_never_forks(&mut found);
         for (id, events) in &self.invocations {
             chain(*id, events, &mut found);
             correlation(*id, events, &mut found);
@@ -151,6 +154,20 @@ impl History {
                 if !is_ledger_fact(&event.fact) {
                     found.add("I4", format!("{id}: `{}` came after the end", event.fact.name()));
                 }
+            }
+        }
+    }
+
+    /// I10: what was said of an invocation is what the store has, unless the run ended for that very reason.
+    fn log_never_forks(&self, found: &mut Found) {
+        for (id, logged) in &self.logged {
+            let events = self.invocations.get(id).map(Vec::as_slice).unwrap_or_default();
+            let kept: BTreeSet<_> = events.iter().map(|(_, event)| event.basis()).collect();
+            let failed = events
+                .iter()
+                .any(|(_, event)| matches!(event.fact, Fact::Ended { reason: TerminalReason::CheckpointFailed, .. }));
+            for basis in logged.difference(&kept).filter(|_| !failed) {
+                found.add("I10", format!("{id}: version {} was published, and the store has another", basis.version));
             }
         }
     }

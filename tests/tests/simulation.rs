@@ -30,8 +30,9 @@ fn no_invariant_breaks_and_the_faults_bit() {
         ("request_late", SEEDS / 30),
         ("request_lost", SEEDS / 30),
         ("answer_lost", SEEDS / 10),
-        ("key_closed", SEEDS),
-        ("closed_before_arrival", SEEDS),
+        ("key_closed", SEEDS / 30),
+        ("closed_before_arrival", SEEDS / 150),
+        ("rollback", SEEDS / 10),
         ("model_error", SEEDS / 10),
     ];
     for (name, least) in least {

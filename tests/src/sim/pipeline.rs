@@ -37,7 +37,7 @@ pub struct Pipeline {
 }
 
 const SHARDS: u16 = 2;
-const NO_FAULTS: Faults = Faults { crash: 0, delay: 0, duplicate: 0, lost_reply: 0, until_ms: 0 };
+const NO_FAULTS: Faults = Faults { crash: 0, delay: 0, duplicate: 0, lost_reply: 0, rollback: 0, until_ms: 0 };
 
 impl Pipeline {
     /// Starts the services. `edges` gets the world, so that what it makes can sleep and tell the time. `seed` decides which

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chassis::registry::{Agent, AgentsFile, Carries, Ingress, IngressFile, ProviderConfig, Registry, Tool, ToolsFile};
 use protocol::{
-    Actor, Budget, Control, Digest, EffectKey, EffectOutcome, EffectSummary, Event, Fact, InvocationId, LedgerEntry,
+    Actor, Budget, Control, Digest, EffectOutcome, Event, EventsCommitted, Fact, InvocationId, LedgerEntry,
     MixedBatches, ProgressLimits, Receipt, Request, RunEnded, Segment, TerminalReason, Timestamp, Timing,
     ToolCallDispatched,
 };
@@ -15,6 +15,7 @@ use store::MemoryStore;
 use uuid::Uuid;
 
 use super::services::{Services, permissive};
+use super::store::CommitLog;
 use super::{Executor, Faults, SimBus, SimModel, SimOwner, SimStore, World};
 use crate::checker::{Applied, Dispatched, History, Violation};
 
@@ -50,7 +51,7 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        let faults = Faults { crash: 12, delay: 60, duplicate: 100, lost_reply: 30, until_ms: 8_000 };
+        let faults = Faults { crash: 12, delay: 60, duplicate: 100, lost_reply: 30, rollback: 300, until_ms: 8_000 };
         Self { faults, mutant: None }
     }
 }
@@ -73,6 +74,8 @@ const TENANT: &str = "acme";
 const SHARDS: u16 = 2;
 /// Virtual time after which a run that has not ended is stuck.
 const PATIENCE_MS: u64 = 400_000;
+/// How long a person waits before saying the same again.
+const SAID_AGAIN_MS: u64 = 5_000;
 
 /// Runs one seed.
 pub fn run_seed(seed: u64, setup: Setup) -> Report {
@@ -107,6 +110,7 @@ pub fn run_seed(seed: u64, setup: Setup) -> Report {
         executor.drive(caller(parts.clone(), id));
     }
     executor.drive(operator(parts.clone()));
+    executor.drive(rollbacks(parts.services.world.clone(), memory.clone()));
     let start = parts.services.world.now_ms();
     let mut ended = false;
     while !ended && parts.services.world.now_ms() < start + PATIENCE_MS {
@@ -144,6 +148,22 @@ struct Parts {
     model: SimModel,
 }
 
+/// The store loses what it has committed in the last moments, as a failover to a replica that lags behind makes it.
+async fn rollbacks(world: World, memory: MemoryStore) {
+    if !world.faults().is_some_and(|faults| world.chance(faults.rollback)) {
+        return;
+    }
+    for _ in 0..=world.below(2) {
+        world.sleep(world.below(3_000)).await;
+        let image = memory.image();
+        world.sleep(1 + world.below(400)).await;
+        if world.faults().is_some() {
+            world.injected("rollback");
+            memory.cut_back(&image);
+        }
+    }
+}
+
 /// A caller: one request, perhaps sent twice, perhaps cancelled, perhaps before it arrives.
 async fn caller(parts: Parts, id: InvocationId) {
     let request = Request {
@@ -177,48 +197,59 @@ async fn caller(parts: Parts, id: InvocationId) {
 }
 
 /// A person who answers what the runs wait for: approves, refuses or forgets proposals, answers questions, and settles what
-/// is handed over by looking into the owner's books. Now and then the same is said twice.
+/// is handed over by looking into the owner's books. Now and then the same is said twice, and what seems not to have been
+/// heard is said again.
 async fn operator(parts: Parts) {
-    let mut settled: BTreeSet<EffectKey> = BTreeSet::new();
-    let mut answered: BTreeSet<(InvocationId, Segment)> = BTreeSet::new();
+    let mut answered: BTreeMap<(InvocationId, Segment), u64> = BTreeMap::new();
     loop {
         parts.services.world.sleep(500).await;
+        let mut newest: BTreeMap<InvocationId, RunEnded> = BTreeMap::new();
         for record in parts.services.bus.records(Topic::Terminals) {
             let Ok(ended) = parts.services.codec.decode::<RunEnded>(&record) else {
                 continue;
             };
-            if ended.resumable && answered.insert((ended.scope.invocation_id, ended.segment)) {
-                parts.answer(&ended).await;
+            let known = newest.get(&ended.scope.invocation_id).map(|known| known.segment);
+            if known < Some(ended.segment) {
+                newest.insert(ended.scope.invocation_id, ended);
             }
-            let unresolved = |effect: &&EffectSummary| effect.status.is_unresolved();
-            if ended.reason != TerminalReason::ReconciliationRequired {
+        }
+        for (id, ended) in newest.into_iter().filter(|(_, ended)| ended.resumable) {
+            let now = parts.services.world.now_ms();
+            let again = answered.get(&(id, ended.segment));
+            if again.is_some_and(|said| said.saturating_add(SAID_AGAIN_MS) > now) {
                 continue;
             }
-            for effect in ended.effects.iter().filter(unresolved) {
-                if !settled.insert(effect.key.clone()) {
-                    continue;
-                }
-                let outcome = match parts.owner.settle_by_hand(&effect.key) {
-                    Some(effect_id) => EffectOutcome::Committed {
-                        receipt: Some(Receipt { effect_id, body_digest: Digest::default() }),
-                        output: json!({"found": "in the books"}),
-                    },
-                    None => EffectOutcome::Rejected {
-                        error: protocol::CallError::new(protocol::ErrorClass::NotFound, "not in the books"),
-                    },
-                };
-                let (actor, evidence) = (Actor("grace".to_owned()), "the owner's books".to_owned());
-                let effect_key = effect.key.clone();
-                let control = Control::ResolveEffect { actor, effect_key, outcome, evidence };
-                parts.control(ended.scope.invocation_id, control);
+            // Whoever forgets a proposal does not remember it later.
+            let said = parts.answer(&ended).await || ended.reason == TerminalReason::ReconciliationRequired;
+            answered.insert((id, ended.segment), if said { now } else { u64::MAX });
+            if ended.reason == TerminalReason::ReconciliationRequired {
+                parts.settle(&ended);
             }
         }
     }
 }
 
 impl Parts {
-    /// A person's word on a proposal or a question, or none.
-    async fn answer(&self, ended: &RunEnded) {
+    /// What the owner's books say of the effects that a run hands over.
+    fn settle(&self, ended: &RunEnded) {
+        for effect in ended.effects.iter().filter(|effect| effect.status.is_unresolved()) {
+            let outcome = match self.owner.settle_by_hand(&effect.key) {
+                Some(effect_id) => EffectOutcome::Committed {
+                    receipt: Some(Receipt { effect_id, body_digest: Digest::default() }),
+                    output: json!({"found": "in the books"}),
+                },
+                None => EffectOutcome::Rejected {
+                    error: protocol::CallError::new(protocol::ErrorClass::NotFound, "not in the books"),
+                },
+            };
+            let (actor, evidence) = (Actor("grace".to_owned()), "the owner's books".to_owned());
+            let control = Control::ResolveEffect { actor, effect_key: effect.key.clone(), outcome, evidence };
+            self.control(ended.scope.invocation_id, control);
+        }
+    }
+
+    /// A person's word on a proposal or a question; false if there is none.
+    async fn answer(&self, ended: &RunEnded) -> bool {
         let world = &self.services.world;
         let actor = Actor("grace".to_owned());
         let control = match (&ended.proposal, &ended.question) {
@@ -227,20 +258,21 @@ impl Parts {
                 match world.below(8) {
                     0..=4 => Control::Approve { actor, proposal_digest },
                     5 | 6 => Control::Reject { actor, proposal_digest, reason: "not today".to_owned() },
-                    _ => return,
+                    _ => return false,
                 }
             }
             (None, Some(_)) => {
                 let step = world.chance(500).then_some(ended.scope.step);
                 Control::Clarify { actor, answer: json!(ended.scope.step), step }
             }
-            (None, None) => return,
+            (None, None) => return false,
         };
         self.control(ended.scope.invocation_id, control.clone());
         if world.chance(300) {
             world.sleep(world.below(3_000)).await;
             self.control(ended.scope.invocation_id, control);
         }
+        true
     }
 
     fn control(&self, invocation_id: InvocationId, control: Control) {
@@ -255,13 +287,20 @@ impl Parts {
         for (address, records) in memory.all_events() {
             let events = records.iter().map(|record| {
                 let event: Event = store::read_event(record).expect("an event reads back");
-                let commit = commits.iter().find(|c| c.address == address && c.versions.contains(&event.version));
+                let basis = event.basis();
+                let commit = commits.iter().find(|c| c.address == address && c.events.contains(&basis));
                 (commit.map(|commit| commit.sequence).unwrap_or(u64::MAX), event)
             });
             history.invocations.insert(address.id, events.collect());
         }
         history.accepted = history.invocations.keys().copied().collect();
-        history.outbox = commits.iter().flat_map(|commit| commit.outbox.clone()).collect();
+        // What was lost before anything of it was published is as if it had never been.
+        let stands = |commit: &&CommitLog| {
+            let events = history.invocations.get(&commit.address.id);
+            let known: BTreeSet<_> = events.into_iter().flatten().map(|(_, event)| event.basis()).collect();
+            commit.events.iter().all(|basis| known.contains(basis))
+        };
+        history.outbox = commits.iter().filter(stands).flat_map(|commit| commit.outbox.clone()).collect();
         for ((address, _), (_, bytes)) in memory.all_entries() {
             let entry: LedgerEntry = serde_json::from_slice(&bytes).expect("an entry reads back");
             history.ledger.push((address.id, entry));
@@ -292,6 +331,12 @@ impl Parts {
                         call_id: dispatch.call_id,
                         basis: dispatch.scope.basis,
                     });
+                }
+                Topic::Events => {
+                    let committed: EventsCommitted =
+                        self.services.codec.decode(&inbound).expect("a record of the log reads back");
+                    let id = committed.scope.invocation_id;
+                    history.logged.entry(id).or_default().extend(committed.events.iter().map(Event::basis));
                 }
                 Topic::Terminals => {
                     let ended: RunEnded = self.services.codec.decode(&inbound).expect("a terminal event reads back");

@@ -17,8 +17,8 @@ use super::{ProcessId, SimBus, World};
 pub struct CommitLog {
     pub sequence: u64,
     pub address: Address,
-    /// The versions it added.
-    pub versions: Vec<Version>,
+    /// The events it added.
+    pub events: Vec<Basis>,
     pub outbox: Vec<EventId>,
 }
 
@@ -93,7 +93,7 @@ impl Store for SimStore {
             self.commits.lock().unwrap_or_else(PoisonError::into_inner).push(CommitLog {
                 sequence: self.world.next_sequence(),
                 address: commit.address.clone(),
-                versions: commit.events.iter().map(|event| event.version).collect(),
+                events: commit.events.iter().map(|it| Basis { version: it.version, hash: it.hash }).collect(),
                 outbox: commit.outbox.iter().map(|entry| entry.event_id).collect(),
             });
         }

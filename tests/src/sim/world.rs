@@ -18,6 +18,8 @@ pub struct Faults {
     pub delay: u32,
     pub duplicate: u32,
     pub lost_reply: u32,
+    /// Whether the store loses its newest commits once or twice in a seed: in thousandths of seeds.
+    pub rollback: u32,
     /// Faults stop at this virtual time, so that everything can come to its end.
     pub until_ms: u64,
 }

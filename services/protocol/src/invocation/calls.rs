@@ -180,6 +180,8 @@ pub(super) fn stop(
             draft.end(reason, None, detail)
         }
         Some(Phase::Executing(_)) => {
+            // What may have been started is on record before the stop: after it nothing is claimed (I7).
+            stranded(&draft.state).into_iter().try_for_each(|call_id| strand(draft, call_id))?;
             draft.push(Fact::CancelRequested { reason, actor, detail })?;
             cancel_unstarted(draft)?;
             after_settling(draft)
@@ -199,7 +201,6 @@ pub(super) fn time_is_over(draft: &mut Draft) -> Result<(), Ignored> {
 
 /// Settles every call that has not started; a read in flight is as good as not started, since it changes nothing.
 fn cancel_unstarted(draft: &mut Draft) -> Result<(), Ignored> {
-    stranded(&draft.state).into_iter().try_for_each(|call_id| strand(draft, call_id))?;
     let Some(execution) = draft.state.execution() else {
         return Ok(());
     };

@@ -31,7 +31,6 @@ impl MemoryStore {
         let admits_stub = is_stub(invocation.snapshot.as_ref());
         write(invocation, commit, now);
         let shard = state.shard_mut(number)?;
-        shard.server = Some(incarnation);
         if commit.stub_quota.is_some() {
             *shard.stubs.entry(commit.address.tenant.clone()).or_default() += 1;
         }

@@ -176,7 +176,7 @@ impl Store for MemoryStore {
         let shard = state.shard_mut(shard)?;
         let fenced = shard.is_fenced(incarnation);
         if fenced {
-            shard.server = Some(incarnation);
+            shard.server = incarnation;
             shard.raise_epoch(now);
         }
         Ok(fenced)

@@ -36,7 +36,7 @@ pub(super) struct Invocation {
 pub(super) struct ShardState {
     pub epoch: Epoch,
     /// Which incarnation of the store answered last.
-    pub server: Option<u64>,
+    pub server: u64,
     pub cluster_id: Option<String>,
     pub outbox: BTreeMap<(u64, u64), OutboxEntry>,
     last_outbox_id: (u64, u64),
@@ -106,7 +106,7 @@ impl ShardState {
 
     /// Whether another incarnation of the store answers than last time.
     pub fn is_fenced(&self, incarnation: u64) -> bool {
-        self.server.is_some_and(|known| known != incarnation)
+        self.server != incarnation
     }
 
     /// Past every epoch that a lost part of this shard may have reached.
