@@ -11,6 +11,7 @@ mod process;
 mod run;
 mod services;
 mod store;
+mod tools;
 mod world;
 
 pub use bus::{Published, SimBus};
