@@ -1,4 +1,4 @@
-//! The checker of the invariants I1–I10, over what the world outside saw:
+//! The checker of the invariants I1–I10 (I9 as far as the books tell), over what the world outside saw:
 //! committed events, the owner's books, the model's requests and the publish journal. It runs no code of `handle` or
 //! `apply`: it reads facts.
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::{
-    Actor, Control, Digest, EffectOutcome, Event, EventsCommitted, Fact, InvocationId, LedgerEntry, Receipt, Request,
-    RunEnded, Segment, TerminalReason, Timestamp, ToolCallDispatched,
+    Actor, Basis, Control, Digest, EffectOutcome, Event, EventsCommitted, Fact, InvocationId, LedgerEntry, Receipt,
+    Request, RunEnded, Segment, TerminalReason, Timestamp, ToolCallDispatched,
 };
 use schemas::{Codec, CodecConfig, ControlRecord, Topic, WireFormat};
 use serde_json::json;
@@ -198,7 +198,7 @@ async fn caller(parts: Parts, id: InvocationId) {
 /// is handed over by looking into the owner's books. Now and then the same is said twice, and what seems not to have been
 /// heard is said again.
 async fn operator(parts: Parts) {
-    let mut answered: BTreeMap<(InvocationId, Segment), u64> = BTreeMap::new();
+    let mut answered: BTreeMap<(InvocationId, Segment), Option<u64>> = BTreeMap::new();
     loop {
         parts.services.world.sleep(500).await;
         let mut newest: BTreeMap<InvocationId, RunEnded> = BTreeMap::new();
@@ -213,16 +213,13 @@ async fn operator(parts: Parts) {
         }
         for (id, ended) in newest.into_iter().filter(|(_, ended)| ended.resumable) {
             let now = parts.services.world.now_ms();
-            let again = answered.get(&(id, ended.segment));
-            if again.is_some_and(|said| said.saturating_add(SAID_AGAIN_MS) > now) {
+            let said = answered.get(&(id, ended.segment));
+            // Whoever forgets a proposal does not remember it later.
+            if said.is_some_and(|said| said.is_none_or(|at| at + SAID_AGAIN_MS > now)) {
                 continue;
             }
-            // Whoever forgets a proposal does not remember it later.
-            let said = parts.answer(&ended).await || ended.reason == TerminalReason::ReconciliationRequired;
-            answered.insert((id, ended.segment), if said { now } else { u64::MAX });
-            if ended.reason == TerminalReason::ReconciliationRequired {
-                parts.settle(&ended);
-            }
+            let said = parts.answer(&ended).await;
+            answered.insert((id, ended.segment), said.then_some(now));
         }
     }
 }
@@ -246,7 +243,7 @@ impl Parts {
         }
     }
 
-    /// A person's word on a proposal or a question; false if there is none.
+    /// A person's word on a proposal, a question or the effects that are handed over; false if there is none.
     async fn answer(&self, ended: &RunEnded) -> bool {
         let world = &self.services.world;
         let actor = Actor("grace".to_owned());
@@ -263,7 +260,10 @@ impl Parts {
                 let step = world.chance(500).then_some(ended.scope.step);
                 Control::Clarify { actor, answer: json!(ended.scope.step), step }
             }
-            (None, None) => return false,
+            (None, None) => {
+                self.settle(ended);
+                return true;
+            }
         };
         self.control(ended.scope.invocation_id, control.clone());
         if world.chance(300) {
@@ -293,10 +293,13 @@ impl Parts {
         }
         history.accepted = history.invocations.keys().copied().collect();
         // What was lost before anything of it was published is as if it had never been.
+        let of = |(id, events): (&InvocationId, &Vec<(u64, Event)>)| {
+            (*id, events.iter().map(|(_, it)| it.basis()).collect())
+        };
+        let kept: BTreeMap<InvocationId, BTreeSet<Basis>> = history.invocations.iter().map(of).collect();
         let stands = |commit: &&CommitLog| {
-            let events = history.invocations.get(&commit.address.id);
-            let known: BTreeSet<_> = events.into_iter().flatten().map(|(_, event)| event.basis()).collect();
-            commit.events.iter().all(|basis| known.contains(basis))
+            let kept = kept.get(&commit.address.id);
+            commit.events.iter().all(|basis| kept.is_some_and(|kept| kept.contains(basis)))
         };
         history.outbox = commits.iter().filter(stands).flat_map(|commit| commit.outbox.clone()).collect();
         for ((address, _), (_, bytes)) in memory.all_entries() {

@@ -1,6 +1,6 @@
 //! Calls of the current plan: waves, claims, retries, timers, and the stop that revokes the lease (M8, M11, M21).
 
-use super::claims::{strand, stranded};
+use super::claims::{strand, strand_all, stranded};
 use super::draft::Draft;
 use super::{Cancelling, Claim, Execution, Ignored, Phase, Stage, effects, turn};
 use crate::{
@@ -181,7 +181,7 @@ pub(super) fn stop(
         }
         Some(Phase::Executing(_)) => {
             // What may have been started is on record before the stop: after it nothing is claimed (I7).
-            stranded(&draft.state).into_iter().try_for_each(|call_id| strand(draft, call_id))?;
+            strand_all(draft)?;
             draft.push(Fact::CancelRequested { reason, actor, detail })?;
             cancel_unstarted(draft)?;
             after_settling(draft)

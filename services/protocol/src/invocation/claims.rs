@@ -125,6 +125,11 @@ pub(super) fn strand(draft: &mut Draft, call_id: CallId) -> Result<(), Ignored> 
 /// All that is released and may have been started, whatever its epoch: for a run whose lost commits nobody has.
 pub(super) fn strand_released(draft: &mut Draft) -> Result<(), Ignored> {
     draft.state.epoch = draft.state.epoch.next();
+    strand_all(draft)
+}
+
+/// All that was released in an older epoch.
+pub(super) fn strand_all(draft: &mut Draft) -> Result<(), Ignored> {
     stranded(&draft.state).into_iter().try_for_each(|call_id| strand(draft, call_id))
 }
 

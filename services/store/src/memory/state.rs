@@ -35,7 +35,7 @@ pub(super) struct Invocation {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ShardState {
     pub epoch: Epoch,
-    /// Which incarnation of the store answered last.
+    /// Which incarnation of the store the shard was last compared with the log in; another one fences it.
     pub server: u64,
     pub cluster_id: Option<String>,
     pub outbox: BTreeMap<(u64, u64), OutboxEntry>,
